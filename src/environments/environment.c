@@ -3,7 +3,8 @@
 
 #include "base/memory.h"
 #include "base/object.h"
-#include <pthread.h>
+#include "base/registry.h"
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,15 +15,15 @@ struct fabric_environment {
 };
 
 /* In the order of detection; kubeflow has no detect. TorchElastic is first because it is also used inside SLURM. */
-static const fabric_environment_ops *const built_in[] = {
-    &fabric__environment_torchelastic, &fabric__environment_slurm,     &fabric__environment_lsf,
-    &fabric__environment_mpi,          &fabric__environment_lightning, &fabric__environment_kubeflow,
+static const th__registry_item built_in[] = {
+    {"torchelastic", &fabric__environment_torchelastic, "torchrun or `fabric run`"},
+    {"slurm", &fabric__environment_slurm, "SLURM's srun"},
+    {"lsf", &fabric__environment_lsf, "LSF's jsrun"},
+    {"mpi", &fabric__environment_mpi, "mpirun or mpiexec"},
+    {"lightning", &fabric__environment_lightning, "the default: this machine, or processes started by hand"},
+    {"kubeflow", &fabric__environment_kubeflow, "a Kubeflow PyTorchJob"},
 };
-enum { BUILT_IN = sizeof built_in / sizeof built_in[0] };
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static const fabric_environment_ops **registered;
-static size_t n_registered, registered_capacity;
+static th__registry registry = TH__REGISTRY("environment", built_in);
 
 static void destroy(void *object)
 {
@@ -48,100 +49,45 @@ static bool ops_valid(const fabric_environment_ops *ops, const char *function)
     return true;
 }
 
-/* ---- registry; the caller holds the lock */
-
-static const fabric_environment_ops *find(const char *name)
-{
-    for (size_t i = n_registered; i-- > 0;)
-        if (strcmp(registered[i]->name, name) == 0) return registered[i];
-    for (size_t i = 0; i < BUILT_IN; i++)
-        if (strcmp(built_in[i]->name, name) == 0) return built_in[i];
-    return NULL;
-}
-
-/* The i-th table in the order of detection: registered ones newest first, then the built-in ones that are not overridden. */
-static const fabric_environment_ops *at(size_t i)
-{
-    if (i < n_registered) return registered[n_registered - 1 - i];
-    for (size_t k = 0, seen = n_registered; k < BUILT_IN; k++) {
-        if (find(built_in[k]->name) != built_in[k]) continue;
-        if (seen++ == i) return built_in[k];
-    }
-    return NULL;
-}
-
-static bool take_out(const char *name)
-{
-    for (size_t i = 0; i < n_registered; i++) {
-        if (strcmp(registered[i]->name, name) != 0) continue;
-        memmove(&registered[i], &registered[i + 1], (n_registered - i - 1) * sizeof registered[0]);
-        n_registered--;
-        return true;
-    }
-    return false;
-}
-
-static const fabric_environment_ops *lookup(const char *name)
-{
-    pthread_mutex_lock(&lock);
-    const fabric_environment_ops *ops = find(name);
-    pthread_mutex_unlock(&lock);
-    return ops;
-}
-
 th_status fabric_environment_register(const fabric_environment_ops *ops, bool override)
 {
     TH__CHECK_PENDING();
     if (!ops_valid(ops, __func__)) return th__pending();
-    pthread_mutex_lock(&lock);
-    bool taken = find(ops->name) != NULL && !override, failed = false;
-    if (!taken) {
-        take_out(ops->name);
-        failed = TH__PUSH(registered, n_registered, registered_capacity, ops) != 0;
-    }
-    pthread_mutex_unlock(&lock);
-    if (failed) return th__pending();
-    if (taken)
-        return TH__FAIL(TH_ERR_VALUE, "environment '%s' is already present in the registry; use override to replace it",
-                        ops->name);
-    return TH_OK;
-}
-
-static th_status unknown_name(const char *function, const char *name)
-{
-    enum { MAX = 64 };
-    const char *names[MAX];
-    size_t n = fabric_environment_list(names, MAX);
-    char list[512] = "";
-    for (size_t i = 0; i < n && i < MAX; i++) {
-        if (strlen(list) + strlen(names[i]) + 3 >= sizeof list) break;
-        if (i > 0) strcat(list, ", ");
-        strcat(list, names[i]);
-    }
-    return th__fail(TH_ERR_KEY, function, "environment '%s' is not known; known: %s", name != NULL ? name : "", list);
+    return th__registry_add(&registry, ops->name, ops, NULL, override);
 }
 
 th_status fabric_environment_unregister(const char *name)
 {
     TH__CHECK_PENDING();
-    pthread_mutex_lock(&lock);
-    bool found = name != NULL && take_out(name);
-    if (n_registered == 0) { /* nothing stays allocated when everything was taken back */
-        free(registered);
-        registered = NULL;
-        registered_capacity = 0;
-    }
-    pthread_mutex_unlock(&lock);
-    return found ? TH_OK : unknown_name(__func__, name);
+    return th__registry_remove(&registry, name);
+}
+
+static bool is_built_in(const void *table)
+{
+    for (size_t i = 0; i < sizeof built_in / sizeof built_in[0]; i++)
+        if (built_in[i].table == table) return true;
+    return false;
+}
+
+/* All tables in the order of detection: registered ones, the newest first, then the built-in ones. */
+enum { MAX_ENVIRONMENTS = 64 };
+static size_t in_order(th__registry_item out[MAX_ENVIRONMENTS])
+{
+    th__registry_item items[MAX_ENVIRONMENTS];
+    size_t all = th__registry_list(&registry, items, MAX_ENVIRONMENTS), n = 0;
+    if (all > MAX_ENVIRONMENTS) all = MAX_ENVIRONMENTS;
+    for (size_t i = all; i-- > 0;)
+        if (!is_built_in(items[i].table)) out[n++] = items[i];
+    for (size_t i = 0; i < all; i++)
+        if (is_built_in(items[i].table)) out[n++] = items[i];
+    return n;
 }
 
 size_t fabric_environment_list(const char **names, size_t capacity)
 {
-    size_t n = 0;
-    pthread_mutex_lock(&lock);
-    for (const fabric_environment_ops *ops; (ops = at(n)) != NULL; n++)
-        if (n < capacity) names[n] = ops->name;
-    pthread_mutex_unlock(&lock);
+    th__registry_item items[MAX_ENVIRONMENTS];
+    size_t n = in_order(items);
+    for (size_t i = 0; i < n && i < capacity; i++) names[i] = items[i].name;
     return n;
 }
 
@@ -174,34 +120,35 @@ static fabric_environment *create(const fabric_environment_ops *ops)
 fabric_environment *fabric_environment_create(const char *name)
 {
     TH__CHECK_PENDING_NULL();
-    const fabric_environment_ops *ops = name != NULL ? lookup(name) : NULL;
-    if (ops != NULL) return create(ops);
-    if (name != NULL && strcmp(name, "xla") == 0)
+    const fabric_environment_ops *ops = name != NULL ? th__registry_find(&registry, name) : NULL;
+    if (ops == NULL && name != NULL && strcmp(name, "xla") == 0) {
         TH__FAIL(TH_ERR_UNAVAILABLE, "environment 'xla' is not available here because PyTorch/XLA has no C interface");
-    else unknown_name(__func__, name);
-    return NULL;
+        return NULL;
+    }
+    if (ops == NULL) ops = th__registry_get(&registry, name != NULL ? name : "");
+    return ops != NULL ? create(ops) : NULL;
 }
 
 fabric_environment *fabric_environment_detect(void)
 {
     TH__CHECK_PENDING_NULL();
-    for (size_t i = 0;; i++) {
-        pthread_mutex_lock(&lock);
-        const fabric_environment_ops *ops = at(i);
-        pthread_mutex_unlock(&lock);
-        if (ops == NULL) return create(&fabric__environment_lightning);
+    th__registry_item items[MAX_ENVIRONMENTS];
+    size_t n = in_order(items);
+    for (size_t i = 0; i < n; i++) {
+        const fabric_environment_ops *ops = items[i].table;
         if (ops->detect == NULL) continue;
         bool detected = ops->detect();
-        if (th__pending() != TH_OK) return NULL;
+        TH__CHECK_PENDING_NULL();
         if (detected) return create(ops);
     }
+    return create(&fabric__environment_lightning);
 }
 
 bool fabric_environment_detects(const char *name)
 {
     if (th__pending() != TH_OK) return false;
-    const fabric_environment_ops *ops = name != NULL ? lookup(name) : NULL;
-    if (ops == NULL) return unknown_name(__func__, name) == TH_OK;
+    const fabric_environment_ops *ops = th__registry_get(&registry, name != NULL ? name : "");
+    if (ops == NULL) return false;
     if (ops->detect != NULL) return ops->detect();
     TH__FAIL(TH_ERR_NOT_IMPLEMENTED, "the '%s' environment can't be detected automatically; pass it as a plugin", name);
     return false;

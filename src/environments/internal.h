@@ -24,9 +24,6 @@ int fabric__environment_int(const char *variable, const char *environment, const
 int fabric__environment_int_or(const char *variable, const char *environment, int fallback);
 /* A port number from a variable that is set; -1 with a ValueError. */
 int fabric__environment_port(const char *variable);
-/* setenv that raises. */
-th_status fabric__environment_export(const char *variable, const char *value);
-th_status fabric__environment_export_int(const char *variable, int value);
 /* This machine's name. */
 th_status fabric__environment_hostname(char *buffer, size_t size);
 /* Tests: pretends another host name; NULL ends that. */

@@ -1,6 +1,7 @@
 /* environments/lsf.c: processes made by jsrun under IBM's LSF. */
 #include "environments/internal.h"
 
+#include "base/env.h"
 #include "base/memory.h"
 #include <errno.h>
 #include <limits.h>
@@ -94,8 +95,8 @@ static th_status fill(lsf_environment *lsf, host_list *hosts)
     memcpy(lsf->main_address, hosts->names[0], HOST_MAX);
     TH__TRY(find_main_port(&lsf->main_port));
     TH__TRY(find_node_rank(hosts, &lsf->node_rank));
-    TH__TRY(fabric__environment_export("MASTER_ADDR", lsf->main_address));
-    return fabric__environment_export_int("MASTER_PORT", lsf->main_port);
+    TH__TRY(th__env_set("MASTER_ADDR", lsf->main_address));
+    return th__env_set_int("MASTER_PORT", lsf->main_port);
 }
 
 static th_status create(void **self)

@@ -1,6 +1,7 @@
 /* environments/slurm.c: processes made by SLURM's srun. */
 #include "environments/internal.h"
 
+#include "base/env.h"
 #include "base/memory.h"
 #include <fcntl.h>
 #include <limits.h>
@@ -179,7 +180,7 @@ static const char *main_address(void *self)
             TH__FAIL(TH_ERR_VALUE, NAME ": SLURM_NODELIST='%s' holds no host name", list);
             return NULL;
         }
-        if (fabric__environment_export("MASTER_ADDR", root) != TH_OK) return NULL;
+        if (th__env_set("MASTER_ADDR", root) != TH_OK) return NULL;
     }
     return getenv("MASTER_ADDR");
 }
@@ -199,7 +200,7 @@ static int main_port(void *self)
         }
         port += 15000;
     }
-    return fabric__environment_export_int("MASTER_PORT", port) == TH_OK ? port : -1;
+    return th__env_set_int("MASTER_PORT", port) == TH_OK ? port : -1;
 }
 
 /* SLURM_NTASKS; where only the per-node count is known, nodes times that. */

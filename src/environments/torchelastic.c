@@ -1,6 +1,7 @@
 /* environments/torchelastic.c: processes made by torchrun or by `fabric run`, which sets the same variables. */
 #include "environments/internal.h"
 
+#include "base/env.h"
 #include <stdlib.h>
 
 #define NAME "TorchElasticEnvironment"
@@ -14,7 +15,7 @@ static const char *main_address(void *self)
     (void)self;
     if (getenv("MASTER_ADDR") == NULL) {
         th__warn_rank_zero("MASTER_ADDR environment variable is not defined. Set as localhost");
-        if (fabric__environment_export("MASTER_ADDR", "127.0.0.1") != TH_OK) return NULL;
+        if (th__env_set("MASTER_ADDR", "127.0.0.1") != TH_OK) return NULL;
     }
     return getenv("MASTER_ADDR");
 }
@@ -24,7 +25,7 @@ static int main_port(void *self)
     (void)self;
     if (getenv("MASTER_PORT") == NULL) {
         th__warn_rank_zero("MASTER_PORT environment variable is not defined. Set as 12910");
-        if (fabric__environment_export("MASTER_PORT", "12910") != TH_OK) return -1;
+        if (th__env_set("MASTER_PORT", "12910") != TH_OK) return -1;
     }
     return fabric__environment_port("MASTER_PORT");
 }

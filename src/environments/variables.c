@@ -1,7 +1,7 @@
 /* environments/variables.c: reading and exporting environment variables, with errors that name variable and value. */
 #include "environments/internal.h"
 
-#include <ctype.h>
+#include "base/strings.h"
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -13,14 +13,8 @@ static const char *fake_hostname;
 
 bool fabric__parse_int(const char *text, long min, long max, int *value)
 {
-    while (isspace((unsigned char)*text)) text++;
-    if (*text == '\0') return false;
-    char *end;
-    errno = 0;
-    long number = strtol(text, &end, 10);
-    if (end == text || errno != 0) return false;
-    while (isspace((unsigned char)*end)) end++;
-    if (*end != '\0' || number < min || number > max) return false;
+    int64_t number;
+    if (!th__parse_int(text, &number) || number < min || number > max) return false;
     *value = (int)number;
     return true;
 }
@@ -55,20 +49,6 @@ int fabric__environment_port(const char *variable)
     if (text != NULL && fabric__parse_int(text, 1, 65535, &port)) return port;
     TH__FAIL(TH_ERR_VALUE, "%s='%s' is not a port; expected a number from 1 to 65535", variable, text != NULL ? text : "");
     return -1;
-}
-
-th_status fabric__environment_export(const char *variable, const char *value)
-{
-    if (setenv(variable, value, 1) != 0)
-        return TH__FAIL(TH_ERR_RUNTIME, "cannot set environment variable %s='%s': %s", variable, value, strerror(errno));
-    return TH_OK;
-}
-
-th_status fabric__environment_export_int(const char *variable, int value)
-{
-    char text[16];
-    snprintf(text, sizeof text, "%d", value);
-    return fabric__environment_export(variable, text);
 }
 
 th_status fabric__environment_hostname(char *buffer, size_t size)
