@@ -207,23 +207,33 @@ char *th__format_double(char buffer[TH__DOUBLE_TEXT], double value)
 
 /* ---------------------------------------------------------------- nearest names */
 
+/* Insertions, deletions, changes and swaps of neighbours each cost one. */
 size_t th__edit_distance(const char *a, const char *b)
 {
     enum { LONGEST = 64 };
-    size_t row[LONGEST + 1], na = strlen(a), nb = strlen(b);
+    size_t rows[3][LONGEST + 1], na = strlen(a), nb = strlen(b);
     if (na > LONGEST || nb > LONGEST) return na > nb ? na : nb;
-    for (size_t j = 0; j <= nb; j++) row[j] = j;
+    for (size_t j = 0; j <= nb; j++) rows[0][j] = j;
     for (size_t i = 1; i <= na; i++) {
-        size_t diagonal = row[0];
+        size_t *row = rows[i % 3], *above = rows[(i + 2) % 3], *twice_above = rows[(i + 1) % 3];
         row[0] = i;
         for (size_t j = 1; j <= nb; j++) {
-            size_t change = diagonal + (lower(a[i - 1]) != lower(b[j - 1]));
-            diagonal = row[j];
-            size_t best = row[j] + 1 < row[j - 1] + 1 ? row[j] + 1 : row[j - 1] + 1;
-            row[j] = change < best ? change : best;
+            char x = lower(a[i - 1]), y = lower(b[j - 1]);
+            size_t best = above[j - 1] + (x != y);
+            if (above[j] + 1 < best) best = above[j] + 1;
+            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
+            if (i > 1 && j > 1 && x == lower(b[j - 2]) && lower(a[i - 2]) == y && twice_above[j - 2] + 1 < best)
+                best = twice_above[j - 2] + 1;
+            row[j] = best;
         }
     }
-    return row[nb];
+    return rows[na % 3][nb];
+}
+
+static size_t length_difference(const char *a, const char *b)
+{
+    size_t na = strlen(a), nb = strlen(b);
+    return na > nb ? na - nb : nb - na;
 }
 
 const char *th__closest(const char *word, const char *const *names, size_t count)
@@ -232,7 +242,9 @@ const char *th__closest(const char *word, const char *const *names, size_t count
     size_t best_distance = SIZE_MAX, length = strlen(word);
     for (size_t i = 0; i < count; i++) {
         size_t distance = th__edit_distance(word, names[i]);
-        if (distance < best_distance) best = names[i], best_distance = distance;
+        if (distance < best_distance ||
+            (distance == best_distance && length_difference(word, names[i]) < length_difference(word, best)))
+            best = names[i], best_distance = distance;
     }
     size_t allowed = length <= 2 ? 1 : length <= 5 ? 2 : length / 3 + 1;
     return best_distance <= allowed && best_distance < length ? best : NULL;

@@ -45,7 +45,7 @@ bool th__parse_double(const char *text, double *out);
 enum { TH__DOUBLE_TEXT = 32 };
 char *th__format_double(char buffer[TH__DOUBLE_TEXT], double value);
 
-/* Levenshtein distance, ignoring case. */
+/* Levenshtein distance with swaps of neighbours, ignoring case. */
 size_t th__edit_distance(const char *a, const char *b);
 /* The name nearest to `word`, NULL if none is near enough to be a typing error. */
 const char *th__closest(const char *word, const char *const *names, size_t count);
