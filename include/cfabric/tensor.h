@@ -298,9 +298,11 @@ FABRIC_API const char *th_torch_version(void);
 TH_END_DECLS
 
 #ifdef __cplusplus
+extern "C++" {
 static inline th_scalar TH_S(int v) { return th_scalar_int(v); }
 static inline th_scalar TH_S(int64_t v) { return th_scalar_int(v); }
 static inline th_scalar TH_S(double v) { return th_scalar_double(v); }
 static inline th_scalar TH_S(bool v) { return th_scalar_bool(v); }
+}
 #endif
 #endif

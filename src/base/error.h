@@ -14,7 +14,11 @@
 #endif
 
 /* This thread's pending status; read through th__pending(). */
+#ifdef __cplusplus
+extern __thread th_status th__error_status; /* not thread_local: no C++ initialisation wrapper on the hot path */
+#else
 extern _Thread_local th_status th__error_status;
+#endif
 
 static inline th_status th__pending(void) { return th__error_status; }
 
