@@ -206,3 +206,19 @@ void th__info_rank_zero(const char *format, ...)
     say("", format, args);
     va_end(args);
 }
+
+void th__error_suspend(th__saved_error *saved)
+{
+    saved->status = th__error_status;
+    snprintf(saved->message, sizeof saved->message, "%s", message_text);
+    snprintf(saved->function, sizeof saved->function, "%s", function_text);
+    th_error_clear();
+}
+
+void th__error_resume(const th__saved_error *saved)
+{
+    if (saved->status == TH_OK) return;
+    snprintf(message_text, sizeof message_text, "%s", saved->message);
+    snprintf(function_text, sizeof function_text, "%s", saved->function);
+    th__error_status = saved->status;
+}

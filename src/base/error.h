@@ -29,6 +29,16 @@ th_status th__vfail(th_status status, const char *function, const char *format, 
 /* Puts "context: " before the pending message. No effect without a pending error. */
 void th__error_context(const char *format, ...) FABRIC_PRINTF(1, 2);
 
+/* Clean-up that must run with an error pending: suspend takes it away, resume puts it back (over a newer one) without reporting it
+ * again. Without a pending error both do nothing. */
+typedef struct th__saved_error {
+    th_status status;
+    char message[1024];
+    char function[96];
+} th__saved_error;
+void th__error_suspend(th__saved_error *saved);
+void th__error_resume(const th__saved_error *saved);
+
 /* Raises with this function's name. */
 #define TH__FAIL(status, ...) th__fail((status), __func__, __VA_ARGS__)
 /* Leaves the function with the pending status / with NULL. Put at the top of every entry. */
