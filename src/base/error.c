@@ -198,6 +198,14 @@ void th__warn_rank_zero(const char *format, ...)
     va_end(args);
 }
 
+void th__info(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    say("", format, args);
+    va_end(args);
+}
+
 void th__info_rank_zero(const char *format, ...)
 {
     if (th__message_rank() > 0) return;

@@ -51,6 +51,7 @@ void th__error_resume(const th__saved_error *saved);
 /* Warnings and information: one line on stderr, "[rank: k] ..." when a rank is known. Only on rank 0 with the _rank_zero forms. */
 void th__warn(const char *format, ...) FABRIC_PRINTF(1, 2);
 void th__warn_rank_zero(const char *format, ...) FABRIC_PRINTF(1, 2);
+void th__info(const char *format, ...) FABRIC_PRINTF(1, 2);
 void th__info_rank_zero(const char *format, ...) FABRIC_PRINTF(1, 2);
 /* The rank shown in messages; -1 until known (then RANK, LOCAL_RANK, SLURM_PROCID, JSM_NAMESPACE_RANK, in this order). */
 void th__set_message_rank(int rank);

@@ -1,4 +1,5 @@
 /* strategies/slots.c: every operation of a strategy: the table's function, or the simple default. Larger defaults are in defaults.c. */
+#include "optim/internal.h"
 #include "strategies/internal.h"
 
 #define HAS(s, slot) TH__SLOT((s)->ops, slot)
@@ -310,6 +311,24 @@ th_status fabric_strategy_load_module_state(fabric_strategy *s, th_module *modul
     if (HAS(s, load_module_state))
         return s->ops->load_module_state(s, module, state, strict);
     return th_module_load_state_dict(module, state, strict);
+}
+
+th_value *fabric_strategy_optimizer_state(fabric_strategy *s, th_optimizer *optimizer)
+{
+    TH__CHECK_PENDING_NULL();
+    if (!fabric__strategy_check(s, __func__))
+        return NULL;
+    return HAS(s, optimizer_state) ? s->ops->optimizer_state(s, optimizer) : th__optimizer_state_dict_inner(optimizer);
+}
+
+th_status fabric_strategy_load_optimizer_state(fabric_strategy *s, th_optimizer *optimizer, th_value *state)
+{
+    TH__CHECK_PENDING();
+    if (!fabric__strategy_check(s, __func__))
+        return th__pending();
+    if (HAS(s, load_optimizer_state))
+        return s->ops->load_optimizer_state(s, optimizer, state);
+    return th__optimizer_load_state_dict_inner(optimizer, state);
 }
 
 /* ---- the end: works with an error pending */
