@@ -1,9 +1,11 @@
 /* base/error.c: the pending error of each thread, the error policy, warnings. Owns every line the library prints to stderr. */
 #include "base/error.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { TH__MESSAGE_MAX = 1024, TH__FUNCTION_MAX = 96 };
 
@@ -49,9 +51,22 @@ th_status th_error(void) { return th__error_status; }
 const char *th_error_message(void) { return th__error_status == TH_OK ? "" : message_text; }
 const char *th_error_function(void) { return th__error_status == TH_OK ? "" : function_text; }
 
+/* A rank leaves its last error where its supervisor reads it, to be repeated as the last line of the job. */
+static void tell_supervisor(const char *text)
+{
+    const char *path = getenv("CFABRIC_ERROR_FILE");
+    int fd = path != NULL ? open(path, O_WRONLY | O_TRUNC | O_CLOEXEC) : -1;
+    if (fd < 0) return;
+    if (write(fd, text, strlen(text)) < 0) { /* the supervisor has gone: nobody wants to know */
+    }
+    close(fd);
+}
+
 th_status th_error_clear(void)
 {
     th_status old = th__error_status;
+    if (old == TH_ERR_FORKED) return old; /* nothing would work: see th__error_set_forked */
+    if (old != TH_OK) tell_supervisor("");
     th__error_status = TH_OK;
     message_text[0] = function_text[0] = '\0';
     return old;
@@ -104,6 +119,9 @@ th_status th__vfail(th_status status, const char *function, const char *format, 
     if (length > 5 && strcmp(function_text + length - 5, "_call") == 0) function_text[length - 5] = '\0';
     th__error_status = status;
 
+    char report[TH__MESSAGE_MAX + 160];
+    snprintf(report, sizeof report, "%s: %s: %s", th_status_name(status), function_text, message_text);
+    tell_supervisor(report);
     th_error_policy policy = current_policy();
     if (policy_handler != NULL) {
         policy_handler(status, function_text, message_text, policy_user);
@@ -132,6 +150,15 @@ th_status th_error_set(th_status status, const char *format, ...)
     status = th__vfail(status == TH_OK ? TH_ERR_CALLBACK : status, "callback", format, args);
     va_end(args);
     return status;
+}
+
+void th__error_set_forked(void)
+{
+    if (th__error_status != TH_OK) return;
+    snprintf(message_text, sizeof message_text,
+             "this process was forked after libtorch had run, where its threads do not exist; start processes with exec, or fork first");
+    snprintf(function_text, sizeof function_text, "fork");
+    th__error_status = TH_ERR_FORKED;
 }
 
 void th__error_context(const char *format, ...)

@@ -26,6 +26,10 @@ static inline th_status th__pending(void) { return th__error_status; }
 th_status th__fail(th_status status, const char *function, const char *format, ...) FABRIC_PRINTF(3, 4);
 th_status th__vfail(th_status status, const char *function, const char *format, va_list args);
 
+/* In the child of a fork that came too late (libtorch has run): TH_ERR_FORKED is pending from now on and cannot be cleared. Prints
+ * nothing, since most such children go on to exec. */
+void th__error_set_forked(void);
+
 /* Puts "context: " before the pending message. No effect without a pending error. */
 void th__error_context(const char *format, ...) FABRIC_PRINTF(1, 2);
 
