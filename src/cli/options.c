@@ -37,8 +37,9 @@ static void print_wrapped(const char *text, int indent, int used)
     enum { WIDTH = 100 };
     for (const char *word = text; *word != '\0';) {
         int length = (int)strcspn(word, " ");
-        if (used + length + 1 > WIDTH) used = printf("\n%*s", indent, "") - 1;
-        used += printf("%.*s%s", length, word, word[length] != '\0' ? " " : "");
+        bool first = word == text;
+        if (!first && used + length + 1 > WIDTH) used = printf("\n%*s", indent, "") - 1, first = true;
+        used += printf("%s%.*s", first ? "" : " ", length, word);
         word += length + (word[length] == ' ');
     }
     putchar('\n');
