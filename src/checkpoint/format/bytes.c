@@ -12,21 +12,13 @@
 
 enum { SINK_GATHER = 256 * 1024, CRC_PIECE = 256 * 1024, WRITEBACK_PIECE = 32 * 1024 * 1024 };
 
-th_status th__fail_errno(const char *function, const char *doing, const char *path, int error)
-{
-    const char *hint = "";
-    if (error == ENOSPC || error == EDQUOT) hint = "; an existing file at that path was left untouched";
-    if (error == EFBIG) hint = ": the file-size limit of this process (ulimit -f) or of the file system";
-    return th__fail(error == ENOENT ? TH_ERR_NOT_FOUND : TH_ERR_IO, function, "%s '%s': %s%s", doing, path, strerror(error), hint);
-}
-
 /* ---------------------------------------------------------------- sources */
 
 th_status th__source_open(th__source *source, const char *path)
 {
     *source = (th__source){.fd = -1};
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return th__fail_errno("th_load", "cannot open", path, errno);
+    if (fd < 0) return th__fail(errno == ENOENT ? TH_ERR_NOT_FOUND : TH_ERR_IO, "th_load", "cannot open '%s': %s", path, strerror(errno));
     struct stat info;
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
         close(fd);
@@ -69,7 +61,7 @@ th_status th__source_read(const th__source *source, uint64_t offset, void *out, 
     while (size > 0) {
         ssize_t n = pread(source->fd, to, size < (1u << 30) ? size : (1u << 30), (off_t)offset);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return th__fail_errno(__func__, "cannot read", source->path, errno);
+        if (n < 0) return TH__FAIL(TH_ERR_IO, "cannot read '%s': %s", source->path, strerror(errno));
         if (n == 0) return TH__FAIL(TH_ERR_DATA, "'%s' became shorter while it was read", source->path);
         to += n;
         offset += (uint64_t)n;
@@ -114,30 +106,13 @@ void th__buffer_free(th__buffer *buffer)
 
 /* ---------------------------------------------------------------- sinks */
 
-void th__sink_init(th__sink *sink, int fd, uint64_t start, const char *path)
-{
-    *sink = (th__sink){.fd = fd, .start = start, .path = path};
-}
-
-static th_status write_at(th__sink *sink, uint64_t offset, const void *data, size_t size)
-{
-    const unsigned char *from = data;
-    while (size > 0) {
-        ssize_t n = pwrite(sink->fd, from, size < (1u << 30) ? size : (1u << 30), (off_t)offset);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return th__fail_errno("th_save", "cannot write", sink->path, errno);
-        from += n;
-        offset += (uint64_t)n;
-        size -= (size_t)n;
-    }
-    return TH_OK;
-}
+void th__sink_init(th__sink *sink, th__atomic_file *file) { *sink = (th__sink){.file = file}; }
 
 /* Starts the write-back of what is complete, so that the final fsync finds little left to do. */
 static void start_writeback(th__sink *sink, uint64_t written)
 {
     if (written - sink->synced < WRITEBACK_PIECE) return;
-    sync_file_range(sink->fd, (off_t)(sink->start + sink->synced), (off_t)(written - sink->synced), SYNC_FILE_RANGE_WRITE);
+    sync_file_range(sink->file->fd, (off_t)sink->synced, (off_t)(written - sink->synced), SYNC_FILE_RANGE_WRITE);
     sink->synced = written;
 }
 
@@ -145,7 +120,7 @@ th_status th__sink_flush(th__sink *sink)
 {
     size_t n = sink->pending.size;
     if (n == 0) return TH_OK;
-    TH__TRY(write_at(sink, sink->start + sink->at - n, sink->pending.data, n));
+    TH__TRY(th__atomic_pwrite(sink->file, sink->pending.data, n, (int64_t)(sink->at - n)));
     sink->pending.size = 0;
     start_writeback(sink, sink->at);
     return TH_OK;
@@ -157,7 +132,7 @@ th_status th__sink_write(th__sink *sink, const void *data, size_t size)
     if (sink->pending.size + size > SINK_GATHER) TH__TRY(th__sink_flush(sink));
     if (size > SINK_GATHER / 2) {
         TH__TRY(th__sink_flush(sink));
-        TH__TRY(write_at(sink, sink->start + sink->at, data, size));
+        TH__TRY(th__atomic_pwrite(sink->file, data, size, (int64_t)sink->at));
         sink->at += size;
         start_writeback(sink, sink->at);
         return TH_OK;
@@ -186,7 +161,7 @@ th_status th__sink_patch(th__sink *sink, uint64_t at, const void *data, size_t s
         return TH_OK;
     }
     if (at + size > buffered) TH__TRY(th__sink_flush(sink)); /* across the edge */
-    return write_at(sink, sink->start + at, data, size);
+    return th__atomic_pwrite(sink->file, data, size, (int64_t)at);
 }
 
 void th__sink_free(th__sink *sink) { th__buffer_free(&sink->pending); }

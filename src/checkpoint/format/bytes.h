@@ -3,6 +3,7 @@
 #define FABRIC_CHECKPOINT_BYTES_H
 
 #include "base/error.h"
+#include "base/fs.h"
 
 /* ---------------------------------------------------------------- reading */
 
@@ -33,17 +34,15 @@ typedef struct th__buffer {
 th_status th__buffer_add(th__buffer *buffer, const void *data, size_t size);
 void th__buffer_free(th__buffer *buffer);
 
-/* An open file written front to back, small pieces gathered. `at` counts from where the sink began. */
+/* A new file written front to back, small pieces gathered. */
 typedef struct th__sink {
-    int fd;
-    uint64_t start; /* file offset of at == 0 */
-    uint64_t at;
+    th__atomic_file *file; /* borrowed */
+    uint64_t at;           /* bytes given so far */
     th__buffer pending;
-    uint64_t synced; /* bytes whose write-back was started */
-    const char *path; /* borrowed, for messages */
+    uint64_t synced;       /* bytes whose write-back was started */
 } th__sink;
 
-void th__sink_init(th__sink *sink, int fd, uint64_t start, const char *path);
+void th__sink_init(th__sink *sink, th__atomic_file *file);
 th_status th__sink_write(th__sink *sink, const void *data, size_t size);
 /* Writes and continues a CRC, in cache-sized pieces. */
 th_status th__sink_write_crc(th__sink *sink, const void *data, uint64_t size, uint32_t *crc);
@@ -51,9 +50,6 @@ th_status th__sink_write_crc(th__sink *sink, const void *data, uint64_t size, ui
 th_status th__sink_patch(th__sink *sink, uint64_t at, const void *data, size_t size);
 th_status th__sink_flush(th__sink *sink);
 void th__sink_free(th__sink *sink);
-
-/* Raises TH_ERR_IO for errno with what helps: "no space left", the file-size limit, read-only. */
-th_status th__fail_errno(const char *function, const char *doing, const char *path, int error);
 
 /* ---------------------------------------------------------------- CRC-32 (zip's) */
 

@@ -14,6 +14,7 @@ typedef struct block {
 
 struct th__arena {
     block *blocks;
+    th__node *persistent;
 };
 
 enum { BLOCK_SIZE = 64 * 1024, BLOCK_HEADER = (sizeof(block) + 15) & ~(size_t)15 };
@@ -61,6 +62,14 @@ th__node *th__node_new(th__arena *arena, th__node_kind kind)
     memset(node, 0, sizeof *node);
     node->kind = kind;
     return node;
+}
+
+th__node *th__arena_persistent(const th__arena *arena) { return arena->persistent; }
+
+void th__arena_add_persistent(th__arena *arena, th__node *node)
+{
+    node->extra = arena->persistent;
+    arena->persistent = node;
 }
 
 th_status th__node_push(th__arena *arena, th__node *container, th__node *item)

@@ -1,7 +1,7 @@
 /* checkpoint/format/node.h: what a pickle says, as a tree of plain nodes. Nothing in it is ever executed.
  *
  * Nodes live in an arena and end with it. Texts point into the pickle, which must outlive the arena. A node may be reachable twice
- * (memo), even from itself; th__node_depth_check refuses cycles. */
+ * (memo), even from itself: whoever walks must use `mark` against cycles and count its steps. */
 #ifndef FABRIC_CHECKPOINT_NODE_H
 #define FABRIC_CHECKPOINT_NODE_H
 
@@ -33,7 +33,9 @@ struct th__node {
         } call;
     } v;
     th__node *state;        /* BUILD's argument; NULL if there was none */
-    th__node *extra;        /* items given to a call's result: a list or dict (SETITEMS on an OrderedDict) */
+    th__node *extra;        /* items given to a call's result: a list or dict (SETITEMS on an OrderedDict); of a persistent id the
+                               one before it */
+    void *user;             /* for whoever walks */
 };
 
 typedef struct th__arena th__arena;
@@ -43,6 +45,9 @@ void th__arena_free(th__arena *arena);
 /* 16-byte aligned memory that ends with the arena. */
 void *th__arena_alloc(th__arena *arena, size_t size);
 th__node *th__node_new(th__arena *arena, th__node_kind kind);
+/* The last persistent id that was read; its `extra` is the one before, and so on. */
+th__node *th__arena_persistent(const th__arena *arena);
+void th__arena_add_persistent(th__arena *arena, th__node *node);
 /* Adds to a container. */
 th_status th__node_push(th__arena *arena, th__node *container, th__node *item);
 

@@ -332,6 +332,7 @@ static th_status op_persistent(machine *m)
     th__node *node = th__node_new(m->arena, TH__NODE_PERSISTENT);
     if (node == NULL) return th__pending();
     node->v.call.args = args;
+    th__arena_add_persistent(m->arena, node);
     return push(m, node);
 }
 
