@@ -128,6 +128,7 @@ th_status th__legacy_open(th__torch_file *file)
 {
     reading r = {.file = file};
     size_t size = (size_t)file->length;
+    file->pickle_size = size;
     file->pickle = th__malloc(size + 1);
     if (file->pickle == NULL) return th__pending();
     TH__TRY(th__source_read(file->source, file->offset, file->pickle, size));

@@ -59,7 +59,8 @@ static th_status check_byteorder(th__torch_file *file, const th__zip_entry *entr
 
 static th_status read_pickle(th__torch_file *file, const th__zip_entry *entry)
 {
-    file->pickle = th__malloc((size_t)entry->size + 1);
+    file->pickle_size = (size_t)entry->size;
+    file->pickle = th__malloc(file->pickle_size + 1);
     if (file->pickle == NULL) return th__pending();
     TH__TRY(th__zip_read(&file->zip, entry, file->pickle));
     size_t used;

@@ -21,7 +21,8 @@ typedef struct th__torch_file {
     th__zip zip;
     bool *verified;           /* per zip entry */
     char *folder;             /* "archive" */
-    unsigned char *pickle;    /* of a legacy file: everything up to the storages */
+    unsigned char *pickle;    /* of a legacy file: all of it */
+    size_t pickle_size;
     th__arena *arena;
     th__node *root;
     th__legacy_storage *legacy;

@@ -1,0 +1,50 @@
+/* checkpoint/torch_io.c: torch.save and torch.load of whole states, and the choice of the format by name or contents. */
+#include "checkpoint/internal.h"
+
+#include "base/fs.h"
+#include "checkpoint/from_nodes.h"
+#include "checkpoint/plan.h"
+#include <cfabric/scope.h>
+
+#include <string.h>
+
+th_status th__checkpoint_write(const char *path, th_value *state)
+{
+    TH__CHECK_PENDING();
+    th__plan plan;
+    TH__TRY(th__plan_make(&plan, state));
+    th_status status = th__plan_write_file(&plan, path);
+    th__plan_free(&plan);
+    return status;
+}
+
+static th_value *read_source(const th__source *source)
+{
+    th__torch_file file;
+    if (th__torch_file_open(&file, source, 0, source->size) != TH_OK) return NULL;
+    th__loader *loader = th__loader_new(&file);
+    th_value *value = loader == NULL ? NULL : th__loader_value(loader, file.root);
+    if (value != NULL && th__torch_file_verify_rest(&file) != TH_OK) {
+        th_value_free(value);
+        value = NULL;
+    }
+    th__loader_free(loader);
+    th__torch_file_close(&file);
+    return value;
+}
+
+th_value *th__checkpoint_read(const char *path)
+{
+    TH__CHECK_PENDING_NULL();
+    th__source source;
+    if (th__is_dir(path)) {
+        th__fail(TH_ERR_VALUE, "th_load", "'%s' is a folder: sharded checkpoints are loaded by sharded strategies, or made one file by 'fabric consolidate'",
+                 path);
+        return NULL;
+    }
+    if (th__source_open(&source, path) != TH_OK) return NULL;
+    TH_SCOPE();
+    th_value *value = read_source(&source);
+    th__source_close(&source);
+    return value;
+}
