@@ -4,6 +4,7 @@
 #include "base/fs.h"
 #include "checkpoint/from_nodes.h"
 #include "checkpoint/plan.h"
+#include <cfabric/checkpoint.h>
 #include <cfabric/scope.h>
 
 #include <string.h>
@@ -47,4 +48,19 @@ th_value *th__checkpoint_read(const char *path)
     th_value *value = read_source(&source);
     th__source_close(&source);
     return value;
+}
+
+th_status th_save(th_value *value, const char *path)
+{
+    TH__CHECK_PENDING();
+    if (value == NULL || path == NULL || path[0] == '\0') return TH__FAIL(TH_ERR_VALUE, "%s is missing", value == NULL ? "the value" : "the path");
+    return th__checkpoint_write(path, value);
+}
+
+th_value *th_load(const char *path)
+{
+    TH__CHECK_PENDING_NULL();
+    if (path != NULL && path[0] != '\0') return th__checkpoint_read(path);
+    TH__FAIL(TH_ERR_VALUE, "the path is missing");
+    return NULL;
 }
