@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
+#include <cstring>
 #include <memory>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/engine.h>
@@ -143,6 +144,15 @@ th_status th__bump_version(th_tensor *tensor)
     TH__CHECK_PENDING();
     BRIDGE_CHECK(th__pending(), tensor);
     BRIDGE_STATUS({ torch::autograd::impl::bump_version(bridge::unwrap(tensor)); });
+}
+
+char *th__grad_fn_name(th_tensor *tensor)
+{
+    BRIDGE_TRY(nullptr, {
+        BRIDGE_CHECK(nullptr, tensor);
+        const auto &node = bridge::unwrap(tensor).grad_fn();
+        return node ? strdup(node->name().c_str()) : nullptr;
+    });
 }
 
 /* ---------------------------------------------------------------- backward */

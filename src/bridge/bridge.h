@@ -96,6 +96,9 @@ th_status th__storage_alloc(th_tensor *tensor, size_t bytes);
 /* Bumps the version counter, as an in-place write does. */
 th_status th__bump_version(th_tensor *tensor);
 
+/* "MulBackward0": the name of the graph node that made the tensor, NULL for a leaf. [owned] free() */
+char *th__grad_fn_name(th_tensor *tensor);
+
 /* ---------------------------------------------------------------- devices, configuration */
 
 int th__cuda_device_count(void);
