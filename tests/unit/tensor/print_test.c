@@ -62,7 +62,7 @@ static void suffixes(void **state)
     TH_SCOPE();
     th_tensor *leaf = th_requires_grad_(FLOATS(1.5f), true);
     expect(leaf, "tensor([1.5000], requires_grad=True)");
-    expect(th_mul_scalar(th_requires_grad_(th_ones(TH_INTS(2)), true), TH_S(2)), "tensor([2., 2.], grad_fn=<MulBackward0>)");
+    expect(th_mul(th_requires_grad_(th_ones(TH_INTS(2)), true), FLOATS(2, 2)), "tensor([2., 2.], grad_fn=<MulBackward0>)");
     expect(th_empty_memory_format(TH_INTS(2), .device = TH_META), "tensor(..., device='meta', size=(2,))");
 }
 
