@@ -143,9 +143,10 @@ th_status fabric__become_supervisor(const fabric__job *job)
 
 static th_status launch_subprocess(const fabric_launch_request *request, fabric_launch_result *result)
 {
-    if (fabric__is_rank_of("subprocess", request)) return fabric__run_here(request, result);
+    bool made = fabric__is_rank_of("subprocess", request) ||
+                fabric_environment_creates_processes_externally(request->environment);
     TH__CHECK_PENDING();
-    if (fabric_environment_creates_processes_externally(request->environment)) return fabric__run_here(request, result);
+    if (made) return fabric__run_here(request, result);
     fabric__job job = {.launcher = "subprocess"};
     TH__TRY(fabric__job_from_request(&job, request));
     th__strings arguments = {0};
