@@ -1,6 +1,10 @@
 // bridge/handle.cpp: making and ending handles, the catch ladder, and dtype and device numbers on both sides.
 #include "bridge/guard.hpp"
 
+extern "C" {
+#include "base/allocator.h"
+}
+
 #include <atomic>
 #include <cstdlib>
 #include <string>
@@ -18,7 +22,7 @@ th_tensor *own(at::Tensor &&t, const char *creator)
     handle->home = nullptr;
     handle->creator = creator;
     new (&handle->impl) at::Tensor(std::move(t));
-    if (TH__UNLIKELY(!engine_used.load(std::memory_order_relaxed))) engine_used.store(true, std::memory_order_relaxed);
+    if (TH__UNLIKELY(!engine_used.load(std::memory_order_relaxed)) && !engine_used.exchange(true)) th__allocator_tune();
     return handle;
 }
 
