@@ -85,14 +85,14 @@ struct th_dist_new_group_args {
  * member gets a group in which collectives do nothing (with rank -1). [owned] by the library until
  * th_dist_destroy_process_group. */
 FABRIC_API th_process_group *th_dist_new_group_call(struct th_dist_new_group_args args);
-#define th_dist_new_group(...) th_dist_new_group_call((struct th_dist_new_group_args){.backend = NULL, __VA_ARGS__})
+#define th_dist_new_group(...) th_dist_new_group_call((struct th_dist_new_group_args){.n_ranks = 0, __VA_ARGS__})
 
 /* ---------------------------------------------------------------- collectives on tensors
  *
  * Any dtype, layout in memory and number of elements, on every backend. Roots, sources and destinations are global ranks. In place
  * means: into the memory of the tensor given; its autograd history is not touched. */
 
-struct th_dist_args {
+struct th_dist_call_args {
     th_tensor *tensor;
     th_reduce_op op;          /**< reductions only. The default is TH_REDUCE_SUM. */
     th_process_group *group;  /**< NULL: the default group */
@@ -108,38 +108,38 @@ FABRIC_API th_status th_dist_barrier(th_process_group *group);
 FABRIC_API th_status th_dist_monitored_barrier(th_process_group *group, double timeout);
 
 /** In place: every rank ends with the reduction of all ranks' tensors. */
-FABRIC_API th_status th_dist_all_reduce_call(struct th_dist_args args);
-#define th_dist_all_reduce(...) th_dist_all_reduce_call((struct th_dist_args){.tensor = __VA_ARGS__})
+FABRIC_API th_status th_dist_all_reduce_call(struct th_dist_call_args args);
+#define th_dist_all_reduce(...) th_dist_all_reduce_call((struct th_dist_call_args){.tensor = __VA_ARGS__})
 /** In place on the destination; other ranks' tensors are unchanged. */
-FABRIC_API th_status th_dist_reduce_call(struct th_dist_args args);
-#define th_dist_reduce(...) th_dist_reduce_call((struct th_dist_args){.tensor = __VA_ARGS__})
+FABRIC_API th_status th_dist_reduce_call(struct th_dist_call_args args);
+#define th_dist_reduce(...) th_dist_reduce_call((struct th_dist_call_args){.tensor = __VA_ARGS__})
 /** In place: every rank ends with the source's tensor; sizes and dtypes must agree. */
-FABRIC_API th_status th_dist_broadcast_call(struct th_dist_args args);
-#define th_dist_broadcast(...) th_dist_broadcast_call((struct th_dist_args){.tensor = __VA_ARGS__})
+FABRIC_API th_status th_dist_broadcast_call(struct th_dist_call_args args);
+#define th_dist_broadcast(...) th_dist_broadcast_call((struct th_dist_call_args){.tensor = __VA_ARGS__})
 /** One tensor per rank, in group order. Sizes may differ between ranks, number of dimensions and dtype may not. [scoped] */
-FABRIC_API th_tensors th_dist_all_gather_call(struct th_dist_args args);
-#define th_dist_all_gather(...) th_dist_all_gather_call((struct th_dist_args){.tensor = __VA_ARGS__})
+FABRIC_API th_tensors th_dist_all_gather_call(struct th_dist_call_args args);
+#define th_dist_all_gather(...) th_dist_all_gather_call((struct th_dist_call_args){.tensor = __VA_ARGS__})
 /** The same on the destination only; the other ranks get an empty list. [scoped] */
-FABRIC_API th_tensors th_dist_gather_call(struct th_dist_args args);
-#define th_dist_gather(...) th_dist_gather_call((struct th_dist_args){.tensor = __VA_ARGS__})
+FABRIC_API th_tensors th_dist_gather_call(struct th_dist_call_args args);
+#define th_dist_gather(...) th_dist_gather_call((struct th_dist_call_args){.tensor = __VA_ARGS__})
 /** In place: rank i ends with the i-th tensor of the source's `.list`. */
-FABRIC_API th_status th_dist_scatter_call(struct th_dist_args args);
-#define th_dist_scatter(...) th_dist_scatter_call((struct th_dist_args){.tensor = __VA_ARGS__})
+FABRIC_API th_status th_dist_scatter_call(struct th_dist_call_args args);
+#define th_dist_scatter(...) th_dist_scatter_call((struct th_dist_call_args){.tensor = __VA_ARGS__})
 /** Equal parts along dimension 0 concatenated in group order: [n, ...] from every rank gives [size * n, ...]. [scoped] */
-FABRIC_API th_tensor *th_dist_all_gather_into_tensor_call(struct th_dist_args args);
-#define th_dist_all_gather_into_tensor(...) th_dist_all_gather_into_tensor_call((struct th_dist_args){.tensor = __VA_ARGS__})
+FABRIC_API th_tensor *th_dist_all_gather_into_tensor_call(struct th_dist_call_args args);
+#define th_dist_all_gather_into_tensor(...) th_dist_all_gather_into_tensor_call((struct th_dist_call_args){.tensor = __VA_ARGS__})
 /** Reduces [size * n, ...] over the ranks and returns this rank's part [n, ...]. [scoped] */
-FABRIC_API th_tensor *th_dist_reduce_scatter_tensor_call(struct th_dist_args args);
-#define th_dist_reduce_scatter_tensor(...) th_dist_reduce_scatter_tensor_call((struct th_dist_args){.tensor = __VA_ARGS__})
+FABRIC_API th_tensor *th_dist_reduce_scatter_tensor_call(struct th_dist_call_args args);
+#define th_dist_reduce_scatter_tensor(...) th_dist_reduce_scatter_tensor_call((struct th_dist_call_args){.tensor = __VA_ARGS__})
 /** Rank i sends its j-th tensor to rank j and returns what it received, in group order; sizes may differ, dtype and number of
  * dimensions may not. [scoped] */
 FABRIC_API th_tensors th_dist_all_to_all(th_tensors tensors, th_process_group *group);
 /** Sends to `.dst` and returns when the tensor may be changed. */
-FABRIC_API th_status th_dist_send_call(struct th_dist_args args);
-#define th_dist_send(...) th_dist_send_call((struct th_dist_args){.tensor = __VA_ARGS__})
+FABRIC_API th_status th_dist_send_call(struct th_dist_call_args args);
+#define th_dist_send(...) th_dist_send_call((struct th_dist_call_args){.tensor = __VA_ARGS__})
 /** In place: receives from `.src` (-1: any rank). Returns the global rank it came from, or a negative status. */
-FABRIC_API int th_dist_recv_call(struct th_dist_args args);
-#define th_dist_recv(...) th_dist_recv_call((struct th_dist_args){.tensor = __VA_ARGS__})
+FABRIC_API int th_dist_recv_call(struct th_dist_call_args args);
+#define th_dist_recv(...) th_dist_recv_call((struct th_dist_call_args){.tensor = __VA_ARGS__})
 
 /** torch.distributed.nn.functional.all_gather, stacked: [...] from every rank gives [size, ...], and gradients flow back: each rank
  * receives the sum over ranks of the gradient for its part. [scoped] */

@@ -41,7 +41,7 @@ static th_status check_op(th_reduce_op op, const char *function)
 /* ---------------------------------------------------------------- helpers */
 
 /* The usual start: false when there is nothing to do or an error is pending. */
-static bool enter(struct th_dist_args *args, const char *function)
+static bool enter(struct th_dist_call_args *args, const char *function)
 {
     if (th__pending() != TH_OK || !th__tensor_check(args->tensor, function, "tensor")) return false;
     return th__group_enter(&args->group, function);
@@ -110,7 +110,7 @@ th_status th_dist_monitored_barrier(th_process_group *group, double timeout)
 
 /* ---------------------------------------------------------------- reductions */
 
-static th_status reduce(struct th_dist_args *args, const char *name, const char *function, bool to_one)
+static th_status reduce(struct th_dist_call_args *args, const char *name, const char *function, bool to_one)
 {
     th__call call;
     char what[TH__WHAT_SIZE], extra[40];
@@ -125,10 +125,10 @@ static th_status reduce(struct th_dist_args *args, const char *name, const char 
     return th__compat_reduce(&call, args->tensor, args->op, root);
 }
 
-th_status th_dist_all_reduce_call(struct th_dist_args args) { return reduce(&args, "all_reduce", __func__, false); }
-th_status th_dist_reduce_call(struct th_dist_args args) { return reduce(&args, "reduce", __func__, true); }
+th_status th_dist_all_reduce_call(struct th_dist_call_args args) { return reduce(&args, "all_reduce", __func__, false); }
+th_status th_dist_reduce_call(struct th_dist_call_args args) { return reduce(&args, "reduce", __func__, true); }
 
-th_tensor *th_dist_reduce_scatter_tensor_call(struct th_dist_args args)
+th_tensor *th_dist_reduce_scatter_tensor_call(struct th_dist_call_args args)
 {
     th__call call;
     char what[TH__WHAT_SIZE];
@@ -147,7 +147,7 @@ th_tensor *th_dist_reduce_scatter_tensor_call(struct th_dist_args args)
 
 /* ---------------------------------------------------------------- one to all, all to one */
 
-th_status th_dist_broadcast_call(struct th_dist_args args)
+th_status th_dist_broadcast_call(struct th_dist_call_args args)
 {
     th__call call;
     char what[TH__WHAT_SIZE], extra[40];
@@ -161,7 +161,7 @@ th_status th_dist_broadcast_call(struct th_dist_args args)
 }
 
 /* Empty tensors of every rank's sizes. [scoped] */
-static th_tensors outputs_like(struct th_dist_args *args, const int64_t *all)
+static th_tensors outputs_like(struct th_dist_call_args *args, const int64_t *all)
 {
     size_t size = (size_t)args->group->size;
     th_tensor **list = th__scope_alloc(size * sizeof *list);
@@ -171,7 +171,7 @@ static th_tensors outputs_like(struct th_dist_args *args, const int64_t *all)
     return th__pending() == TH_OK ? (th_tensors){list, size} : (th_tensors){0};
 }
 
-static th_tensors gather(struct th_dist_args *args, const char *name, const char *function, int root)
+static th_tensors gather(struct th_dist_call_args *args, const char *name, const char *function, int root)
 {
     th__call call;
     char what[TH__WHAT_SIZE];
@@ -189,20 +189,20 @@ static th_tensors gather(struct th_dist_args *args, const char *name, const char
     return root < 0 || root == group->rank ? outputs : (th_tensors){0};
 }
 
-th_tensors th_dist_all_gather_call(struct th_dist_args args)
+th_tensors th_dist_all_gather_call(struct th_dist_call_args args)
 {
     if (!enter(&args, __func__)) return th__pending() == TH_OK ? one_tensor(th_detach(args.tensor)) : (th_tensors){0};
     return gather(&args, "all_gather", __func__, -1);
 }
 
-th_tensors th_dist_gather_call(struct th_dist_args args)
+th_tensors th_dist_gather_call(struct th_dist_call_args args)
 {
     if (!enter(&args, __func__)) return th__pending() == TH_OK ? one_tensor(th_detach(args.tensor)) : (th_tensors){0};
     int root = th__group_rank_of(args.group, args.dst, __func__, "dst");
     return root < 0 ? (th_tensors){0} : gather(&args, "gather", __func__, root);
 }
 
-th_tensor *th_dist_all_gather_into_tensor_call(struct th_dist_args args)
+th_tensor *th_dist_all_gather_into_tensor_call(struct th_dist_call_args args)
 {
     th__call call;
     char what[TH__WHAT_SIZE];
@@ -225,7 +225,7 @@ th_tensor *th_dist_all_gather_into_tensor_call(struct th_dist_args args)
 }
 
 /* What is wrong with the source's list, NULL if nothing: all ranks must learn it. */
-static const char *bad_scatter_list(const struct th_dist_args *args)
+static const char *bad_scatter_list(const struct th_dist_call_args *args)
 {
     if (args->list.size != (size_t)args->group->size) return "the list does not have one tensor per rank";
     for (size_t i = 0; i < args->list.size; i++) {
@@ -236,7 +236,7 @@ static const char *bad_scatter_list(const struct th_dist_args *args)
     return NULL;
 }
 
-th_status th_dist_scatter_call(struct th_dist_args args)
+th_status th_dist_scatter_call(struct th_dist_call_args args)
 {
     th__call call;
     char what[TH__WHAT_SIZE], extra[40];
@@ -289,7 +289,7 @@ th_tensors th_dist_all_to_all(th_tensors tensors, th_process_group *group)
         if (!th__tensor_check(tensors.data[i], __func__, "tensors")) return (th_tensors){0};
     snprintf(what, sizeof what, "%s", th_dtype_name(th_dtype_of(tensors.data[0])));
     int64_t *all = th__malloc((size_t)group->size * TH__HEADER_PAYLOAD * sizeof *all);
-    struct th_dist_args like = {.tensor = tensors.data[0], .group = group};
+    struct th_dist_call_args like = {.tensor = tensors.data[0], .group = group};
     th_tensors outputs = {0};
     if (all && th__call_begin(&call, group, "all_to_all", what, NULL, NULL) == TH_OK &&
         exchange_sizes(&call, tensors, all) == TH_OK)

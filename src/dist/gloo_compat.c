@@ -186,7 +186,7 @@ th_status th__compat_broadcast(th__call *call, th_tensor *tensor, int root)
 
 static th_tensor *new_bytes(th__call *call, size_t n)
 {
-    return th_empty(TH_INTS((int64_t)n), .dtype = TH_UINT8, .device = call->group->device);
+    return th_empty_memory_format(TH_INTS((int64_t)n), .dtype = TH_UINT8, .device = call->group->device);
 }
 
 /* Copies all bytes of `from` to the front of `to`. */

@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "bridge/c10d.h"
+#include "tensor/internal.h"
+#include <cfabric/autograd.h>
 #include <cfabric/dist.h>
 
 #define TH__HEADER_WORDS 12                        /* int64 words every rank shows the others before a collective */

@@ -145,6 +145,7 @@ th_value *th_dist_broadcast_value(th_value *data, int src, th_process_group *gro
     if (!th__group_enter(&group, __func__)) return th__pending() == TH_OK ? th_value_copy(data, false) : NULL;
     int root = th__group_rank_of(group, src, __func__, "src");
     if (root < 0) return NULL;
+    TH_SCOPE();
     bool sends = group->rank == root;
     char *bytes = NULL, what[40];
     size_t size = 0;
@@ -160,7 +161,6 @@ th_value *th_dist_broadcast_value(th_value *data, int src, th_process_group *gro
         th__fail(failed ? failed : TH_ERR_DISTRIBUTED, "broadcast", "the value of rank %d cannot be sent", src);
         goto end;
     }
-    TH_SCOPE();
     th_tensor *buffer = th_zeros(TH_INTS(n), .dtype = TH_UINT8);
     if (!buffer) goto end;
     if (sends) memcpy(th_data_ptr(buffer), bytes, size);

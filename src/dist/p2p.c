@@ -30,7 +30,7 @@ static th_status exchange_letters(th__call *call, const letter *mine, letter *th
     return th_copy_to(in, theirs, sizeof *theirs, TH_UINT8);
 }
 
-static th_status talk(struct th_dist_args *args, bool sends, const char *name, int *from)
+static th_status talk(struct th_dist_call_args *args, bool sends, const char *name, int *from)
 {
     TH_SCOPE();
     TH_NO_GRAD();
@@ -63,7 +63,7 @@ static th_status talk(struct th_dist_args *args, bool sends, const char *name, i
     return th__pending();
 }
 
-static th_status enter(struct th_dist_args *args, const char *function)
+static th_status enter(struct th_dist_call_args *args, const char *function)
 {
     TH__CHECK_PENDING();
     if (!th__tensor_check(args->tensor, function, "tensor")) return th__pending();
@@ -72,14 +72,14 @@ static th_status enter(struct th_dist_args *args, const char *function)
     return th__fail(TH_ERR_RUNTIME, function, "there is no other rank");
 }
 
-th_status th_dist_send_call(struct th_dist_args args)
+th_status th_dist_send_call(struct th_dist_call_args args)
 {
     int from;
     TH__TRY(enter(&args, "th_dist_send"));
     return talk(&args, true, "send", &from);
 }
 
-int th_dist_recv_call(struct th_dist_args args)
+int th_dist_recv_call(struct th_dist_call_args args)
 {
     int from = -1;
     TH__TRY(enter(&args, "th_dist_recv"));

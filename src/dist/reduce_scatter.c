@@ -69,7 +69,7 @@ th_tensor *th__compat_reduce_scatter(th__call *call, th_tensor *input, th_reduce
     for (int64_t i = 0; i < n; i++) sizes[i + 1] = all.data[i];
     sizes[1] /= group->size;
     if (!group->caps.host_only) { /* NCCL has it */
-        result = th_empty((th_ints){sizes + 1, (size_t)n}, .dtype = dtype, .device = th_device_of(dense));
+        result = th_empty_memory_format((th_ints){sizes + 1, (size_t)n}, .dtype = dtype, .device = th_device_of(dense));
         if (result && th_numel(result) > 0)
             th__call_wait(call, th__comm_reduce_scatter(group->comm, result, dense, (th__comm_op)op, &error), &error);
         goto end;
@@ -77,7 +77,7 @@ th_tensor *th__compat_reduce_scatter(th__call *call, th_tensor *input, th_reduce
     th_device device = th_device_of(dense);
     if (device.type != TH_DEVICE_CPU) dense = th_to_device(dense, TH_CPU, dtype);
     sizes[0] = group->size;
-    th_tensor *parts = th_empty((th_ints){sizes, (size_t)n + 1}, .dtype = dtype);
+    th_tensor *parts = th_empty_memory_format((th_ints){sizes, (size_t)n + 1}, .dtype = dtype);
     if (!parts) goto end;
     if (th_numel(parts) > 0) {
         th_ints equal = {NULL, 0};

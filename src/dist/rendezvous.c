@@ -2,10 +2,13 @@
  * deadline covers all of it. */
 #include "dist/internal.h"
 #include "dist/rendezvous.h"
-#include <inttypes.h>
+#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
 
 static int64_t left(int64_t deadline)
 {
@@ -14,6 +17,26 @@ static int64_t left(int64_t deadline)
 }
 
 /* ---------------------------------------------------------------- store */
+
+/* Returns when somebody listens, or at the deadline. c10d's client sleeps a whole second after a refused connection, which a rank that
+ * starts a little before rank 0 would always pay. */
+static void await_listener(const th__rendezvous *r, int64_t deadline)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
+    char port[16];
+    snprintf(port, sizeof port, "%d", r->port);
+    if (getaddrinfo(r->host, port, &hints, &found) != 0) return; /* c10d's own error is good enough */
+    bool there = false;
+    for (int64_t pause_ms = 2; !there && th__now_ms() < deadline; pause_ms += pause_ms < 50 ? 2 : 0) {
+        for (struct addrinfo *i = found; i && !there; i = i->ai_next) {
+            int fd = socket(i->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+            there = fd >= 0 && connect(fd, i->ai_addr, i->ai_addrlen) == 0;
+            if (fd >= 0) close(fd);
+        }
+        if (!there) nanosleep(&(struct timespec){0, pause_ms * 1000000L}, NULL);
+    }
+    freeaddrinfo(found);
+}
 
 static th_status tcp_failed(const th__rendezvous *r, bool server, const th__comm_error *error)
 {
@@ -38,6 +61,7 @@ th__store *th__rendezvous_store(const th__rendezvous *r, int64_t deadline)
                    NULL;
     } else {
         bool server = r->rank == 0 && !r->agent_store;
+        if (!server) await_listener(r, deadline);
         base = th__store_tcp(r->host, r->port, server, true, left(deadline), &error);
         if (!base) return tcp_failed(r, server, &error), NULL;
     }
