@@ -290,6 +290,9 @@ FABRIC_API uint64_t th_generator_random64(th_generator *generator);
 FABRIC_API th_tensor *th_get_rng_state(void);
 FABRIC_API th_status th_set_rng_state(th_tensor *state);
 
+/** torch.set_float32_matmul_precision: "highest" (the default), "high" or "medium" let float32 matrix products use tensor cores. */
+FABRIC_API th_status th_set_float32_matmul_precision(const char *precision);
+
 FABRIC_API int th_get_num_threads(void);
 FABRIC_API th_status th_set_num_threads(int threads);
 /** The version of the libtorch that is running, for example "2.13.0". */

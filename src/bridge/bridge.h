@@ -103,8 +103,28 @@ char *th__grad_fn_name(th_tensor *tensor);
 
 int th__cuda_device_count(void);
 bool th__mps_is_available(void);
+/* torch.cuda.set_device, for any kind of device that has a current one. */
+th_status th__set_current_device(th_device device);
+/* torch.cuda.empty_cache, where this libtorch can do it without CUDA's headers (2.9); otherwise nothing. */
+th_status th__empty_device_cache(th_device_type type);
+/* True while float32 matrix products use full float32 (torch.get_float32_matmul_precision() == "highest"). */
+bool th__float32_matmul_is_highest(void);
 /* Parallel backend, BLAS, versions: the text of torch.__config__.show(). [owned] free() */
 char *th__engine_config(void);
+
+/* ---------------------------------------------------------------- autocast, thread-local */
+
+typedef struct th__autocast_state { th_device_type device; th_dtype dtype; bool enabled; bool entered; } th__autocast_state;
+/* Enters torch.autocast(device, dtype, enabled) and fills `old` for th__autocast_exit. */
+th_status th__autocast_enter(th_device_type device, th_dtype dtype, bool enabled, th__autocast_state *old);
+/* Works with an error pending. Nothing happens for a state that was not entered. */
+void th__autocast_exit(const th__autocast_state *old);
+/* Can autocast on that device compute in that dtype? */
+bool th__autocast_supports(th_device_type device, th_dtype dtype);
+/* th_set_default_dtype for leaving a region: works with an error pending. */
+void th__restore_default_dtype(th_dtype dtype);
+/* Do float16 matrix products exist on the CPU? They came with 2.x. */
+bool th__half_works_on_cpu(void);
 
 TH_END_DECLS
 #endif
