@@ -66,5 +66,10 @@ FABRIC_API FABRIC_NODISCARD fabric_accelerator *fabric_accelerator_create(const 
 /** The i-th registered name, NULL past the end. [borrowed] */
 FABRIC_API const char *fabric_accelerator_registered(size_t i);
 
+/** find_usable_cuda_devices(): the numbers of GPUs on which a tensor can be made now (in exclusive mode another process may hold one).
+ * `num_devices` -1: all of them. Writes up to `capacity` numbers, returns how many there are, or a negative status when fewer than
+ * asked for exist or are free. */
+FABRIC_API int fabric_find_usable_cuda_devices(int num_devices, int *out, size_t capacity);
+
 TH_END_DECLS
 #endif
