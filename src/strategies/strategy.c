@@ -1,4 +1,5 @@
 /* strategies/strategy.c: the strategy object and the parts bound to it. The slots are in slots.c, the names in registry.c. */
+#include "precision/internal.h"
 #include "strategies/internal.h"
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@ static void strategy_destroy(void *object)
     fabric_strategy *s = object;
     if (TH__SLOT(s->ops, free))
         s->ops->free(s->self);
+    fabric__precision_bind(s->precision, NULL);
     fabric_precision_free(s->precision);
     fabric_accelerator_free(s->accelerator);
     fabric_checkpoint_io_free(s->checkpoint_io);

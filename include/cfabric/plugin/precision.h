@@ -2,6 +2,7 @@
 #ifndef CFABRIC_PLUGIN_PRECISION_H
 #define CFABRIC_PLUGIN_PRECISION_H
 
+#include <cfabric/amp.h>
 #include <cfabric/plugin/types.h>
 
 TH_BEGIN_DECLS
@@ -94,6 +95,26 @@ FABRIC_API th_status fabric_precision_unregister(const char *name);
 /** Makes one by its canonical name. An unknown name is TH_ERR_KEY and lists the known ones. [owned] */
 FABRIC_API FABRIC_NODISCARD fabric_precision *fabric_precision_create(const char *name, th_device_type device);
 FABRIC_API const char *fabric_precision_registered(size_t i);
+
+/* ---- the built-in ones as objects, for .plugins */
+
+/** "64-true": weights, inputs and new tensors in float64. [owned] */
+FABRIC_API FABRIC_NODISCARD fabric_precision *fabric_precision_double(void);
+/** "16-true" or "bf16-true": weights, inputs and new tensors in that format. What tensors on `device` cannot compute here is
+ * TH_ERR_UNAVAILABLE. [owned] */
+FABRIC_API FABRIC_NODISCARD fabric_precision *fabric_precision_half(const char *precision, th_device_type device);
+
+struct fabric_precision_mixed_args {
+    const char *precision;   /**< "16-mixed" or "bf16-mixed" */
+    th_device_type device;   /**< where autocast works; not given: the CPU */
+    th_grad_scaler *scaler;  /**< handed over; NULL: "16-mixed" makes its own. With "bf16-mixed" it is TH_ERR_VALUE */
+};
+/** Autocast with float32 weights; "16-mixed" scales losses. Asked for like this, float16 works on the CPU too, where libtorch can (2.3 and
+ * later; else TH_ERR_UNAVAILABLE): fabric_precision_mixed("16-mixed", .device = TH_DEVICE_CPU). [owned] */
+FABRIC_API FABRIC_NODISCARD fabric_precision *fabric_precision_mixed_call(struct fabric_precision_mixed_args args);
+#define fabric_precision_mixed(...) fabric_precision_mixed_call((struct fabric_precision_mixed_args){.precision = __VA_ARGS__})
+/** The scaler of a mixed precision, NULL without one. [borrowed] */
+FABRIC_API th_grad_scaler *fabric_precision_scaler(fabric_precision *precision);
 
 TH_END_DECLS
 #endif
