@@ -65,6 +65,21 @@ static const th__dtype_info *dtype_of(const th__loader *loader, const th__node *
     return info;
 }
 
+static bool flag_of(const th__node *metadata, const char *name)
+{
+    const th__node *flag = th__node_get(metadata, name);
+    return flag != NULL && flag->kind == TH__NODE_BOOL && flag->v.i != 0;
+}
+
+/* Tensors that were only marked as conjugated or negated are saved with their raw memory and this note. */
+static th_tensor *apply_metadata(const th__node *call, th_tensor *tensor)
+{
+    const th__node *metadata = th__node_arg(call, th__node_is_call(call, "torch._utils._rebuild_tensor_v3") ? 7 : 6);
+    if (tensor != NULL && flag_of(metadata, "conj")) tensor = th_call("aten::conj_physical", TH_A(tensor));
+    if (tensor != NULL && flag_of(metadata, "neg")) tensor = th_call("aten::neg", TH_A(tensor));
+    return tensor;
+}
+
 static th_tensor *plain_tensor(th__loader *loader, const th__node *call)
 {
     layout l = {0};
@@ -87,6 +102,7 @@ static th_tensor *plain_tensor(th__loader *loader, const th__node *call)
     }
     th_tensor *view = th_call("aten::as_strided", TH_A(base), TH_A_INTS(((th_ints){l.sizes, l.dim})), TH_A_INTS(((th_ints){l.strides, l.dim})),
                               TH_A_INT(l.empty ? 0 : l.offset));
+    view = apply_metadata(call, view);
     th_tensor *own = view == NULL ? NULL : th_data(view); /* no view relation: it can become a parameter */
     if (own == NULL) return NULL;
     const th__node *grad = th__node_arg(call, 4);

@@ -15,6 +15,7 @@ typedef struct th__zip_entry {
     uint64_t data;    /* offset of the record in the source */
     uint64_t size;
     uint32_t crc;
+    bool compressed;  /* not readable here; `size` is what it takes in the file */
 } th__zip_entry;
 
 typedef struct th__zip {

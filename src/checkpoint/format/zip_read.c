@@ -140,9 +140,8 @@ static th_status read_central(opening *o, const unsigned char **at, const unsign
     *names += n_name + 1;
     TH__TRY(read_extra(o, p + TH__ZIP_CENTRAL_SIZE + n_name, n_extra, &e->size, &stored, &e->header));
     if (th__le16(p + 8) & 1) return DAMAGED(o, "record '%.80s' is encrypted", e->name);
-    if (th__le16(p + 10) != 0)
-        return TH__FAIL(TH_ERR_DATA, "'%s': record '%.80s' is compressed (method %d); PyTorch writes uncompressed records only", o->source->path,
-                        e->name, th__le16(p + 10));
+    e->compressed = th__le16(p + 10) != 0;
+    if (e->compressed) e->size = stored;
     if (stored != e->size) return DAMAGED(o, "record '%.80s' has two sizes", e->name);
     *at = p + whole;
     return TH_OK;
@@ -266,6 +265,11 @@ const th__zip_entry *th__zip_find(const th__zip *zip, const char *name)
     return zip->count == 0 ? NULL : bsearch(&key, zip->entries, zip->count, sizeof key, by_name);
 }
 
+static th_status refuse_compressed(const th__zip *zip, const th__zip_entry *entry)
+{
+    return TH__FAIL(TH_ERR_DATA, "'%s': record '%.80s' is compressed; PyTorch writes checkpoints uncompressed", zip->source->path, entry->name);
+}
+
 static th_status wrong_crc(const th__zip *zip, const th__zip_entry *entry, uint32_t crc)
 {
     return TH__FAIL(TH_ERR_DATA, "'%s' is damaged: record '%.80s' has checksum %08x, %08x is expected", zip->source->path, entry->name, crc,
@@ -275,12 +279,14 @@ static th_status wrong_crc(const th__zip *zip, const th__zip_entry *entry, uint3
 th_status th__zip_read(const th__zip *zip, const th__zip_entry *entry, void *out)
 {
     uint32_t crc = 0;
+    if (entry->compressed) return refuse_compressed(zip, entry);
     TH__TRY(th__source_read_crc(zip->source, entry->data, out, (size_t)entry->size, &crc));
     return crc == entry->crc ? TH_OK : wrong_crc(zip, entry, crc);
 }
 
 th_status th__zip_verify(const th__zip *zip, const th__zip_entry *entry)
 {
+    if (entry->compressed) return refuse_compressed(zip, entry);
     unsigned char *piece = th__malloc(VERIFY_PIECE);
     if (piece == NULL) return th__pending();
     uint32_t crc = 0;
