@@ -13,6 +13,8 @@ _Thread_local th_status th__error_status = TH_OK;
 static _Thread_local char message_text[TH__MESSAGE_MAX];
 static _Thread_local char function_text[TH__FUNCTION_MAX];
 
+static _Thread_local bool quiet_thread;
+
 static th_error_policy policy_value = TH_ERROR_PRINT;
 static bool policy_chosen = false; /* else CFABRIC_ON_ERROR decides */
 static th_error_handler policy_handler;
@@ -108,6 +110,8 @@ static void make_one_line(char *text)
         if (*p == '\n' || *p == '\r' || *p == '\t') *p = ' ';
 }
 
+void th__error_quiet(bool quiet) { quiet_thread = quiet; }
+
 th_status th__vfail(th_status status, const char *function, const char *format, va_list args)
 {
     if (th__error_status != TH_OK) return th__error_status; /* the first error wins */
@@ -119,6 +123,7 @@ th_status th__vfail(th_status status, const char *function, const char *format, 
     if (length > 5 && strcmp(function_text + length - 5, "_call") == 0) function_text[length - 5] = '\0';
     th__error_status = status;
 
+    if (quiet_thread) return status;
     char report[TH__MESSAGE_MAX + 160];
     snprintf(report, sizeof report, "%s: %s: %s", th_status_name(status), function_text, message_text);
     tell_supervisor(report);

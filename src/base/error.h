@@ -43,6 +43,9 @@ typedef struct th__saved_error {
 void th__error_suspend(th__saved_error *saved);
 void th__error_resume(const th__saved_error *saved);
 
+/* This thread's errors are stored but not reported: for threads whose errors are raised again elsewhere. */
+void th__error_quiet(bool quiet);
+
 /* Raises with this function's name. */
 #define TH__FAIL(status, ...) th__fail((status), __func__, __VA_ARGS__)
 /* Leaves the function with the pending status / with NULL. Put at the top of every entry. */
