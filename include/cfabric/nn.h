@@ -17,12 +17,15 @@ struct th_module_args {
     void (*free_data)(void *data);                               /**< may be NULL; free() is usual */
     th_status (*reset_parameters)(th_module *self);              /**< re-initialises own parameters; may be NULL */
     const char *extra_repr;                                      /**< copied; shown when printed; may be NULL */
+    th_module *(*clone)(th_module *self);                        /**< a deep copy [owned]; may be NULL. Only th_module_clone uses it */
 };
-/** A user-defined module. [owned] */
+/** A user-defined module. [owned] If it fails, `data` stays the caller's. */
 FABRIC_API FABRIC_NODISCARD th_module *th_module_new_call(struct th_module_args args);
 #define th_module_new(...) th_module_new_call((struct th_module_args){.name = __VA_ARGS__})
 /** The pointer given as .data. [borrowed] */
 FABRIC_API void *th_module_data(th_module *module);
+/** copy.deepcopy(module) [owned]: the transformer layers of this library and modules that have a `clone`; others are an error. */
+FABRIC_API FABRIC_NODISCARD th_module *th_module_clone(th_module *module);
 /** One more owner. Returns `module`. */
 FABRIC_API th_module *th_module_retain(th_module *module);
 /** One owner less; the last one frees it with its children. NULL is allowed. */
@@ -46,7 +49,8 @@ FABRIC_API th_status th_module_set_tensor(th_module *module, const char *path, t
 
 /* ---- running */
 
-/** module(inputs...): runs the module and its hooks. Opens a scope; only the result leaves it. [scoped] The first output. */
+/** module(inputs...): runs the module and its hooks. Opens a scope; only the result leaves it. [scoped] The first output. A NULL
+ * input is an absent one (an optional mask). A forward_n returns a list made by th_list(TH_TENSORS(a, b)). */
 FABRIC_API th_tensor *th_forward_call(th_module *module, th_tensors inputs);
 /** The same with all outputs. [scoped] */
 FABRIC_API th_tensors th_forward_n(th_module *module, th_tensors inputs);
@@ -61,6 +65,12 @@ FABRIC_API bool th_is_training(th_module *module);
 /** Module.to(): floating parameters and buffers to `dtype` (TH_DTYPE_NONE: unchanged), all to `device` (none: unchanged). The
  * tensor objects stay the same, so optimizers keep working. */
 FABRIC_API th_status th_module_to(th_module *module, th_device device, th_dtype dtype);
+/** Module.to_empty(): new memory without values on `device`. Tensors that leave the meta device become new objects: ask the module
+ * for them again. Shared ones stay shared. */
+FABRIC_API th_status th_module_to_empty(th_module *module, th_device device);
+/** Runs the module's own reset_parameters, if it has one; not its children's (use th_module_apply). */
+FABRIC_API th_status th_module_reset_parameters(th_module *module);
+/** Gradients of all parameters to none. */
 FABRIC_API void th_module_zero_grad(th_module *module);
 FABRIC_API void th_module_requires_grad_(th_module *module, bool requires_grad);
 
@@ -85,14 +95,22 @@ FABRIC_API th_value *th_module_state_dict(th_module *module);
 /** load_state_dict(): copies into the existing tensors. Strict: missing, unexpected or wrongly shaped entries are one error that
  * names them. Not strict: shapes are still checked; no key in common is an error. */
 FABRIC_API th_status th_module_load_state_dict(th_module *module, th_value *state, bool strict);
+/** A copy of a state dict whose keys that start with `from` start with `to` instead, for states saved with another prefix or
+ * other names: th_state_dict_renamed(state, "module.", ""). Tensors are shared. [owned] */
+FABRIC_API th_value *th_state_dict_renamed(const th_value *state, const char *from, const char *to);
 /** print(module), PyTorch's text. */
 FABRIC_API void th_module_print(th_module *module);
+/** The same as a string. [owned] free() it. */
+FABRIC_API char *th_module_to_string(th_module *module);
 
 /* ---- forward hooks (register_forward_pre_hook, register_forward_hook) */
 typedef th_tensors (*th_forward_pre_hook)(th_module *module, th_tensors inputs, void *user);  /**< return inputs for no change */
 typedef th_tensors (*th_forward_hook)(th_module *module, th_tensors inputs, th_tensors outputs, void *user);
 FABRIC_API th_status th_register_forward_pre_hook(th_module *module, th_forward_pre_hook hook, void *user);
 FABRIC_API th_status th_register_forward_hook(th_module *module, th_forward_hook hook, void *user);
+/** Removes the first hook with this function and `user`. Returns whether there was one. Not from inside a hook. */
+FABRIC_API bool th_remove_forward_pre_hook(th_module *module, th_forward_pre_hook hook, void *user);
+FABRIC_API bool th_remove_forward_hook(th_module *module, th_forward_hook hook, void *user);
 
 TH_END_DECLS
 #endif
