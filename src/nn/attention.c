@@ -66,7 +66,6 @@ th_tensor *th__mha_merge_masks(const th__mha_view *v, th_tensor *attn_mask, th_t
 
 bool th__fused_allowed(th_tensor *const *tensors, size_t n)
 {
-    if (th__autocast_active()) return false;
     for (size_t i = 0; i < n; i++) {
         if (tensors[i] == NULL) continue;
         th_device_type device = th_device_of(tensors[i]).type;
@@ -258,10 +257,10 @@ static bool check_mask(call *c)
 static th_tensor *attend(call *c, th_tensor **weights)
 {
     if (!c->batched) {
-        bool same_kv = c->key == c->value, same_q = c->query == c->key;
+        /* Three tensors even for self-attention, as in Python: the projection then goes the separate way. */
         c->query = th_unsqueeze(c->query, 1);
-        c->key = same_q ? c->query : th_unsqueeze(c->key, 1);
-        c->value = same_kv ? c->key : th_unsqueeze(c->value, 1);
+        c->key = th_unsqueeze(c->key, 1);
+        c->value = th_unsqueeze(c->value, 1);
         if (c->padding != NULL) c->padding = th_unsqueeze(c->padding, 0);
     }
     c->tgt_len = th_size(c->query, 0);

@@ -30,10 +30,7 @@ typedef struct th__mha_view {
 th__mha_view th__mha_look(const th_module *module);
 /* attn_mask and key_padding_mask as one mask for the fused operators; *type is 1 (padding only) or 2. */
 th_tensor *th__mha_merge_masks(const th__mha_view *mha, th_tensor *attn_mask, th_tensor *padding, th_tensor *query, int64_t *type);
-/* True when fused inference is allowed: no gradient is needed for any of them, no autocast. */
+/* True when fused inference is allowed: no gradient is needed for any of them. */
 bool th__fused_allowed(th_tensor *const *tensors, size_t n);
-
-th_module *th__linear_named(const char *class_name, struct th_nn_linear_args args);
-double th__layer_norm_eps(const th_module *module);
 
 #endif

@@ -168,7 +168,7 @@ static void trunc_normal_inverse(th_tensor *t, double mean, double std, double a
 /* Newer: normal draws outside [a, b] are drawn again. */
 static void trunc_normal_redraw(th_tensor *t, double mean, double std, double a, double b, th_generator *generator)
 {
-    th_tensor *bound = th_empty(TH_INTS(1), .dtype = th_dtype_of(t));
+    th_tensor *bound = th_empty_memory_format(TH_INTS(1), .dtype = th_dtype_of(t));
     double lo = th_item(th_fill_scalar_(bound, TH_S(a))), hi = th_item(th_fill_scalar_(bound, TH_S(b)));
     th_tensor *result = th_normal_(t, mean, std, .generator = generator);
     while (th__pending() == TH_OK) {
@@ -235,7 +235,7 @@ th_tensor *th_nn_init_orthogonal__call(struct th_nn_init_orthogonal__args args)
     }
     if (th_numel(t) == 0 || th_device_of(t).type == TH_DEVICE_META) return t;
     int64_t rows = th_size(t, 0), cols = th_numel(t) / rows;
-    th_tensor *flat = th_empty(TH_INTS(rows, cols), .dtype = th_dtype_of(t), .device = th_device_of(t));
+    th_tensor *flat = th_empty_memory_format(TH_INTS(rows, cols), .dtype = th_dtype_of(t), .device = th_device_of(t));
     th_normal_(flat, 0.0, 1.0, .generator = args.generator);
     if (rows < cols) th_t_(flat);
     struct th_linalg_qr_result qr = th_linalg_qr(flat);

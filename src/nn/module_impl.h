@@ -107,6 +107,12 @@ const char *th__repr_double(double value, char buffer[40]);
 const char *th__repr_tuple(const int64_t *values, size_t n, char buffer[256]);
 static inline const char *th__repr_bool(bool value) { return value ? "True" : "False"; }
 
+/* ---- between the files of built-in modules */
+
+struct th_nn_linear_args;
+/* A Linear that is printed under another class name. */
+th_module *th__linear_named(const char *class_name, struct th_nn_linear_args args);
+
 /* Whether the libtorch that runs is at least major.minor. */
 bool th__torch_at_least(int major, int minor);
 

@@ -158,6 +158,3 @@ th_module *th_nn_layer_norm_call(struct th_nn_layer_norm_args args)
     th__parameter_if(args.elementwise_affine && args.bias, module, "bias", args.normalized_shape, factory);
     return th__builtin_finish(module);
 }
-
-double th__layer_norm_eps(const th_module *module);
-double th__layer_norm_eps(const th_module *module) { return ((const layer_norm *)module->args.data)->eps; }

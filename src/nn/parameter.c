@@ -34,7 +34,7 @@ th_tensor *th__parameter_new(th_module *module, const char *name, th_ints sizes,
     TH__CHECK_PENDING_NULL();
     if (module == NULL) return NULL;
     TH_SCOPE();
-    return th_register_parameter(module, name, th_empty(sizes, .dtype = factory.dtype, .device = factory.device));
+    return th_register_parameter(module, name, th_empty_memory_format(sizes, .dtype = factory.dtype, .device = factory.device));
 }
 
 th_tensor *th__parameter_if(bool present, th_module *module, const char *name, th_ints sizes, th__factory factory)

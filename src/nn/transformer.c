@@ -159,11 +159,11 @@ static th_module *make_stack(const struct th_nn_transformer_args *a, bool decode
         .d_model = a->d_model, .nhead = a->nhead, .dim_feedforward = a->dim_feedforward, .dropout = a->dropout,
         .activation = a->activation, .layer_norm_eps = a->layer_norm_eps, .batch_first = a->batch_first,
         .norm_first = a->norm_first, .bias = a->bias, .device = a->device, .dtype = a->dtype};
-    struct th_nn_transformer_stack_args stack = {.num_layers = decoder ? a->num_decoder_layers : a->num_encoder_layers};
-    stack.layer = decoder ? th_nn_transformer_decoder_layer_call(layer) : th_nn_transformer_encoder_layer_call(layer);
-    stack.norm = th_nn_layer_norm(TH_INTS(a->d_model), .eps = a->layer_norm_eps, .bias = a->bias, .device = a->device,
+    struct th_nn_transformer_stack_args parts = {.num_layers = decoder ? a->num_decoder_layers : a->num_encoder_layers};
+    parts.layer = decoder ? th_nn_transformer_decoder_layer_call(layer) : th_nn_transformer_encoder_layer_call(layer);
+    parts.norm = th_nn_layer_norm(TH_INTS(a->d_model), .eps = a->layer_norm_eps, .bias = a->bias, .device = a->device,
                                   .dtype = a->dtype);
-    return decoder ? th_nn_transformer_decoder_call(stack) : th_nn_transformer_encoder_call(stack);
+    return decoder ? th_nn_transformer_decoder_call(parts) : th_nn_transformer_encoder_call(parts);
 }
 
 th_module *th_nn_transformer_call(struct th_nn_transformer_args args)

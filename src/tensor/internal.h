@@ -7,6 +7,8 @@
 
 /* Memory that ends with the innermost scope. NULL with TH_ERR_MEMORY. */
 void *th__scope_alloc(size_t size);
+/* True when the tensor belongs to this thread's innermost scope: ending it early cannot take it from anybody outside. */
+bool th__scope_holds(const th_tensor *tensor);
 /* Checks that a handle is live; raises TH_ERR_TYPE ("used after its scope ended", "NULL tensor") naming function and argument. */
 bool th__tensor_check(const th_tensor *tensor, const char *function, const char *argument);
 

@@ -261,6 +261,12 @@ th_tensors th_escape_list(th_tensors tensors)
     return copy;
 }
 
+bool th__scope_holds(const th_tensor *tensor)
+{
+    return tensor != NULL && tensor->magic == TH__TENSOR_LIVE && tensor->home != NULL && tensor->home == mine &&
+           mine->entries[tensor->slot].depth == mine->depth;
+}
+
 size_t th_scope_live(void) { return mine == NULL ? 0 : mine->live; }
 
 void th_scope_dump(void)
