@@ -194,6 +194,8 @@ FABRIC_API int64_t th_numel(th_tensor *tensor);
 FABRIC_API int64_t th_storage_offset(th_tensor *tensor);
 FABRIC_API th_dtype th_dtype_of(th_tensor *tensor);
 FABRIC_API th_device th_device_of(th_tensor *tensor);
+/** TH_STRIDED for dense tensors; TH_LAYOUT_NONE for layouts this header has no name for, and with an error pending. */
+FABRIC_API th_layout th_layout_of(th_tensor *tensor);
 FABRIC_API bool th_is_contiguous_of(th_tensor *tensor);
 /** Tensor.nbytes: elements times element size. */
 FABRIC_API size_t th_nbytes(th_tensor *tensor);

@@ -1,6 +1,7 @@
 // bridge/op.cpp: boxed operator calls: C arguments to IValues, the call, IValues to C results.
 #include "bridge/schema.hpp"
 
+#include <ATen/ScalarOps.h>
 #include <ATen/core/stack.h>
 #include <dlfcn.h>
 
@@ -47,6 +48,7 @@ IValue number_value(const OpPlan &plan, const ArgPlan &arg, const th_scalar &s)
     if (s.kind == TH_SCALAR_NONE) return missing_value(plan, arg);
     switch (arg.type) {
     case TH__TYPE_SCALAR: return IValue(scalar_of(s));
+    case TH__TYPE_TENSOR: return IValue(at::native::wrapped_scalar_tensor(scalar_of(s))); // as Python passes numbers
     case TH__TYPE_DOUBLE:
         if (s.kind == TH_SCALAR_COMPLEX) break;
         return IValue(s.kind == TH_SCALAR_DOUBLE ? s.d : static_cast<double>(s.i));

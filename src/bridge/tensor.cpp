@@ -217,6 +217,19 @@ th_device th_device_of(th_tensor *tensor)
     });
 }
 
+th_layout th_layout_of(th_tensor *tensor)
+{
+    BRIDGE_TRY(TH_LAYOUT_NONE, {
+        BRIDGE_CHECK(TH_LAYOUT_NONE, tensor);
+        switch (bridge::unwrap(tensor).layout()) {
+        case at::kStrided: return TH_STRIDED;
+        case at::kSparse: return TH_SPARSE;
+        case at::kSparseCsr: return TH_SPARSE_CSR;
+        default: return TH_LAYOUT_NONE;
+        }
+    });
+}
+
 bool th_is_contiguous_of(th_tensor *tensor)
 {
     BRIDGE_TRY(false, {
