@@ -10,6 +10,8 @@
 #include <cfabric/nn.h>
 #include <cfabric/ops.h>
 #include <cfabric/optim.h>
+#include <cfabric/optimizers.h>
+#include <cfabric/schedulers.h>
 #include <cfabric/scope.h>
 #include <cfabric/tensor.h>
 #include <cfabric/value.h>

@@ -22,5 +22,7 @@ th_status th__optimizer_load_state_dict_inner(th_optimizer *optimizer, th_value 
 const char *th__optimizer_class(th_optimizer *optimizer);
 /* True for optimizers that do their whole step inside one fused operator and take grad_scale / found_inf themselves. */
 bool th__optimizer_is_fused(th_optimizer *optimizer);
+/* For fused optimizers under a GradScaler: the tensors that the next step gets, borrowed; NULL after it. */
+void th__optimizer_set_amp(th_optimizer *optimizer, th_tensor *grad_scale, th_tensor *found_inf);
 
 #endif
