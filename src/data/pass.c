@@ -13,7 +13,7 @@ static bool in_range(th_dataloader *loader, int64_t *index, int64_t length)
     int64_t wanted = *index;
     if (*index < 0) *index += length;
     if (*index >= 0 && *index < length) return true;
-    th_sampler *sampler = th__loader_index_sampler(loader);
+    th_sampler *sampler = loader->sampler != NULL ? loader->sampler : loader->batch_sampler;
     th__fail(TH_ERR_VALUE, "th_dataloader_next", "sampler '%s' gave index %lld, outside dataset '%s' of %lld samples",
              sampler->ops.name, (long long)wanted, loader->args.dataset->ops.name, (long long)length);
     return false;
