@@ -163,7 +163,7 @@ static th_status not_scaled(const char *what)
                     "(th_grad_scaler_scale, fabric_backward)", what);
 }
 
-th_status th_grad_scaler_unscale_(th_grad_scaler *scaler, th_optimizer *optimizer)
+th_status th__grad_scaler_unscale(th_grad_scaler *scaler, th_optimizer *optimizer, const th__scaler_step *how)
 {
     CHECK(th__pending());
     if (!scaler->used) return not_scaled("unscale_");
@@ -174,8 +174,27 @@ th_status th_grad_scaler_unscale_(th_grad_scaler *scaler, th_optimizer *optimize
     if (state->stage == STEPPED) return TH__FAIL(TH_ERR_RUNTIME, "unscale_() is being called after step()");
     float inverse = (float)(1.0 / (double)scaler->scale);
     TH__TRY(unscale_all(optimizer, inverse, &state->checked, &state->found_inf));
+    if (how->combine != NULL) state->found_inf = how->combine(state->found_inf, how->user);
+    TH__CHECK_PENDING();
     state->stage = UNSCALED;
     return TH_OK;
+}
+
+/* ---- step and update */
+
+static th_tensor *plain_step(th_optimizer *optimizer, th_closure closure, void *user)
+{
+    (void)closure;
+    (void)user;
+    th_optimizer_step(optimizer);
+    return NULL;
+}
+
+static const th__scaler_step alone = {.combine = NULL, .step = plain_step, .user = NULL};
+
+th_status th_grad_scaler_unscale_(th_grad_scaler *scaler, th_optimizer *optimizer)
+{
+    return th__grad_scaler_unscale(scaler, optimizer, &alone);
 }
 
 bool th__grad_scaler_found_inf(th_grad_scaler *scaler, th_optimizer *optimizer)
@@ -183,8 +202,6 @@ bool th__grad_scaler_found_inf(th_grad_scaler *scaler, th_optimizer *optimizer)
     optimizer_state *state = state_of(scaler, optimizer, false);
     return state != NULL && state->stage == UNSCALED && state->found_inf;
 }
-
-/* ---- step and update */
 
 bool th__grad_scaler_step(th_grad_scaler *scaler, th_optimizer *optimizer, const th__scaler_step *how)
 {
@@ -196,13 +213,11 @@ bool th__grad_scaler_step(th_grad_scaler *scaler, th_optimizer *optimizer, const
         TH__FAIL(TH_ERR_RUNTIME, "step() has already been called since the last update()");
         return false;
     }
-    if (state->stage == READY && th_grad_scaler_unscale_(scaler, optimizer) != TH_OK) return false;
+    if (state->stage == READY && th__grad_scaler_unscale(scaler, optimizer, how) != TH_OK) return false;
     if (!state->checked) {
         TH__FAIL(TH_ERR_RUNTIME, "no inf checks were recorded for this optimizer: none of its parameters has a gradient");
         return false;
     }
-    if (how->combine != NULL) state->found_inf = how->combine(state->found_inf, how->user);
-    if (th__pending() != TH_OK) return false;
     bool stepped = !state->found_inf;
     state->stage = STEPPED;
     if (stepped) how->step(optimizer, NULL, NULL);
@@ -211,8 +226,7 @@ bool th__grad_scaler_step(th_grad_scaler *scaler, th_optimizer *optimizer, const
 
 bool th_grad_scaler_step(th_grad_scaler *scaler, th_optimizer *optimizer)
 {
-    const th__scaler_step plain = {.combine = NULL, .step = th_optimizer_step_closure, .user = NULL};
-    return th__grad_scaler_step(scaler, optimizer, &plain);
+    return th__grad_scaler_step(scaler, optimizer, &alone);
 }
 
 /* In double, rounded to float32 once, as the kernels do. */

@@ -12,6 +12,8 @@ typedef struct th__scaler_step {
     void *user; /* of combine */
 } th__scaler_step;
 
+/* scaler.unscale_, with the flag combined. */
+th_status th__grad_scaler_unscale(th_grad_scaler *scaler, th_optimizer *optimizer, const th__scaler_step *how);
 /* scaler.step. False when skipped or with an error. */
 bool th__grad_scaler_step(th_grad_scaler *scaler, th_optimizer *optimizer, const th__scaler_step *how);
 /* True when gradients of this optimizer were unscaled since the last update and held infinities or NaNs. */

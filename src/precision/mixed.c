@@ -94,6 +94,13 @@ static bool combine(bool found, void *user)
     return !fabric_strategy_reduce_boolean_decision(user, !found, true);
 }
 
+static th__scaler_step how_to_step(fabric_precision *precision)
+{
+    fabric_strategy *strategy = fabric__precision_strategy(precision);
+    bool several = strategy != NULL && fabric_strategy_world_size(strategy) > 1;
+    return (th__scaler_step){.combine = several ? combine : NULL, .step = th__optimizer_step_inner, .user = strategy};
+}
+
 static th_tensor *optimizer_step(fabric_precision *precision, th_optimizer *optimizer, th_closure closure, void *user)
 {
     th_grad_scaler *scaler = mixed_of(precision)->scaler;
@@ -106,9 +113,7 @@ static th_tensor *optimizer_step(fabric_precision *precision, th_optimizer *opti
         TH__FAIL(TH_ERR_RUNTIME, "a closure is not supported with precision '16-mixed': the gradients must be complete before the step");
         return NULL;
     }
-    fabric_strategy *strategy = fabric__precision_strategy(precision);
-    bool several = strategy != NULL && fabric_strategy_world_size(strategy) > 1;
-    th__scaler_step how = {.combine = several ? combine : NULL, .step = th__optimizer_step_inner, .user = strategy};
+    th__scaler_step how = how_to_step(precision);
     th__grad_scaler_step(scaler, optimizer, &how);
     th_grad_scaler_update(scaler);
     return NULL;
@@ -117,7 +122,9 @@ static th_tensor *optimizer_step(fabric_precision *precision, th_optimizer *opti
 static th_status unscale_gradients(fabric_precision *precision, th_optimizer *optimizer)
 {
     th_grad_scaler *scaler = mixed_of(precision)->scaler;
-    return scaler != NULL ? th_grad_scaler_unscale_(scaler, optimizer) : TH_OK;
+    if (scaler == NULL) return TH_OK;
+    th__scaler_step how = how_to_step(precision);
+    return th__grad_scaler_unscale(scaler, optimizer, &how);
 }
 
 static th_value *state_dict(fabric_precision *precision)

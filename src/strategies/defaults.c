@@ -1,5 +1,6 @@
 /* strategies/defaults.c: the defaults that do more than call one function: training through the precision, clipping. */
 #include "nn/internal.h"
+#include "precision/internal.h"
 #include "strategies/internal.h"
 #include <cfabric/nn_utils.h>
 #include <stdlib.h>
@@ -80,6 +81,7 @@ th_tensor *fabric_strategy_default_clip_gradients_norm(fabric_strategy *s, th_mo
     TH__CHECK_PENDING_NULL();
     if (!fabric__strategy_check(s, __func__)) return NULL;
     TH__TRY_NULL(fabric_precision_unscale_gradients(s->precision, optimizer));
+    if (fabric__precision_found_overflow(s->precision, optimizer)) error_if_nonfinite = false; /* the step will be skipped */
     return th_nn_utils_clip_grad_norm_(all_params(optimizer), max_norm, .norm_type = norm_type,
                                        .error_if_nonfinite = error_if_nonfinite);
 }
