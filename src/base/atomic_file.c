@@ -1,7 +1,7 @@
 /* base/atomic_file.c: files that appear complete or not at all.
  *
- * A writer keeps an flock on its temporary as long as it lives; a temporary whose lock can be had was left behind by a writer that
- * is gone (killed, machine restarted) and is removed. */
+ * A writer keeps an flock on its temporary as long as it lives; a temporary whose lock can be had was left behind by a writer
+ * that is gone (killed, machine restarted) and is removed. */
 #include "base/fs.h"
 
 #include "base/error.h"
@@ -103,7 +103,8 @@ th_status th__atomic_open(th__atomic_file *file, const char *path)
     if (folder == NULL) goto failed;
     bool exists = stat(file->path, &info) == 0;
     if (exists && !S_ISREG(info.st_mode)) {
-        th__fail(TH_ERR_IO, "write", "'%s' is %s, expected the name of a file", path, S_ISDIR(info.st_mode) ? "a folder" : "no file");
+        th__fail(TH_ERR_IO, "write", "'%s' is %s, expected the name of a file", path,
+                 S_ISDIR(info.st_mode) ? "a folder" : "no file");
         goto failed;
     }
     if (th__mkdirs(folder) != TH_OK) goto failed;

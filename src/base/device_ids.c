@@ -11,8 +11,10 @@ enum { MAX_DEVICES = 1 << 16 };
 
 static th_status bad_text(const char *text, const char *what)
 {
-    return th__fail(TH_ERR_VALUE, "devices", "devices='%s' is not understood for %s; expected a count ('2'), '-1' for all, or a list of ids "
-                    "('0,1' or '2,')", text, what);
+    return th__fail(TH_ERR_VALUE, "devices",
+                    "devices='%s' is not understood for %s; expected a count ('2'), '-1' for all, or a list of ids "
+                    "('0,1' or '2,')",
+                    text, what);
 }
 
 static th_status empty_selection(const char *text, const char *what)
@@ -56,9 +58,13 @@ static th_status check_ids(const char *text, const char *what, int available, co
 {
     for (size_t i = 0; i < count; i++) {
         if (ids[i] < available) continue;
-        if (available == 0) return th__fail(TH_ERR_RUNTIME, "devices", "devices='%s' was asked for, but there is no %s device", text, what);
-        return th__fail(TH_ERR_RUNTIME, "devices", "devices='%s' needs %s device %d, but there %s only %d: 0%s", text, what, ids[i],
-                        available == 1 ? "is" : "are", available, available == 1 ? "" : available == 2 ? " and 1" : " and up");
+        if (available == 0)
+            return th__fail(TH_ERR_RUNTIME, "devices", "devices='%s' was asked for, but there is no %s device", text, what);
+        return th__fail(TH_ERR_RUNTIME, "devices", "devices='%s' needs %s device %d, but there %s only %d: 0%s", text, what,
+                        ids[i], available == 1 ? "is" : "are", available,
+                        available == 1   ? ""
+                        : available == 2 ? " and 1"
+                                         : " and up");
     }
     return TH_OK;
 }
@@ -94,7 +100,8 @@ th_status th__parse_cpu_count(const char *text, int *count)
     int64_t number;
     TH__CHECK_PENDING();
     if (!th__parse_int(text, &number) || number < 0 || number > MAX_DEVICES)
-        return th__fail(TH_ERR_TYPE, "devices", "devices='%s' is not understood for the CPU; expected a number of processes above zero", text);
+        return th__fail(TH_ERR_TYPE, "devices",
+                        "devices='%s' is not understood for the CPU; expected a number of processes above zero", text);
     if (number == 0) return empty_selection(text, "the CPU");
     *count = (int)number;
     return TH_OK;

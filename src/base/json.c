@@ -14,8 +14,10 @@ static void fail_at(const char *text, const char *end, const char *at, const cha
         column++;
         if (*p == '\n') line++, column = 1;
     }
-    if (at >= end) th__fail(TH_ERR_DATA, "json", "%s: line %d, column %d: the JSON text ends too early", what, line, column);
-    else th__fail(TH_ERR_DATA, "json", "%s: line %d, column %d: not valid JSON", what, line, column);
+    if (at >= end)
+        th__fail(TH_ERR_DATA, "json", "%s: line %d, column %d: the JSON text ends too early", what, line, column);
+    else
+        th__fail(TH_ERR_DATA, "json", "%s: line %d, column %d: not valid JSON", what, line, column);
 }
 
 cJSON *th__json_parse(const char *text, size_t length, const char *what)
@@ -54,7 +56,8 @@ char *th__json_print(const cJSON *json, bool indented)
     return text;
 }
 
-static const cJSON *member(const cJSON *object, const char *key, cJSON_bool (*is)(const cJSON *), const char *kind, const char *what)
+static const cJSON *member(const cJSON *object, const char *key, cJSON_bool (*is)(const cJSON *), const char *kind,
+                           const char *what)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
     if (item == NULL || is(item)) return item;

@@ -1,8 +1,8 @@
 /* base/net.c: finding, checking and holding TCP ports.
  *
- * A held port is a bound socket that does not listen and allows address reuse: a rank's listener, which allows reuse too, may bind
- * beside it. Two launchers could do the same, so a name in the abstract socket namespace (it vanishes with its owner and is as
- * local to a network namespace as the port) says whose the port is. */
+ * A held port is a bound socket that does not listen and allows address reuse: a rank's listener, which allows reuse too, may
+ * bind beside it. Two launchers could do the same, so a name in the abstract socket namespace (it vanishes with its owner and is
+ * as local to a network namespace as the port) says whose the port is. */
 #include "base/net.h"
 
 #include "base/error.h"
@@ -82,8 +82,10 @@ bool th__net_is_local(const char *address)
     if (getaddrinfo(address, NULL, &hints, &found) != 0) return false;
     bool local = false;
     for (struct addrinfo *at = found; at != NULL && !local; at = at->ai_next) {
-        if (at->ai_family == AF_INET) ((struct sockaddr_in *)at->ai_addr)->sin_port = 0;
-        else if (at->ai_family == AF_INET6) ((struct sockaddr_in6 *)at->ai_addr)->sin6_port = 0;
+        if (at->ai_family == AF_INET)
+            ((struct sockaddr_in *)at->ai_addr)->sin_port = 0;
+        else if (at->ai_family == AF_INET6)
+            ((struct sockaddr_in6 *)at->ai_addr)->sin6_port = 0;
         int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0); /* only an own address can be bound */
         if (fd < 0) continue;
         local = bind(fd, at->ai_addr, at->ai_addrlen) == 0;
@@ -107,7 +109,8 @@ static int lock_port(int port)
     int length = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "cfabric-port-%d", port);
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0) return -1;
-    if (bind(fd, (struct sockaddr *)&name, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length)) == 0) return fd;
+    if (bind(fd, (struct sockaddr *)&name, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length)) == 0)
+        return fd;
     close(fd);
     return -1;
 }

@@ -51,7 +51,8 @@ static bool count_gpus(const char *devices, const char *accelerator, int availab
     int *ids = NULL;
     size_t count = 0;
     if (available == 0)
-        return th__fail(TH_ERR_RUNTIME, "run", "accelerator '%s' was asked for, but this machine has none; available: cpu", accelerator) == TH_OK;
+        return th__fail(TH_ERR_RUNTIME, "run", "accelerator '%s' was asked for, but this machine has none; available: cpu",
+                        accelerator) == TH_OK;
     if (th__parse_device_ids(devices, "cuda", available, true, &ids, &count) != TH_OK) return false;
     free(ids);
     *processes = (int)count;
@@ -67,7 +68,8 @@ static bool count_for(const char *accelerator, const char *devices, int *process
     if (is(accelerator, "mps")) /* Apple's GPU, one at most; not on the systems this program runs on */
         return count_gpus(devices, accelerator, 0, processes);
     if (is(accelerator, "cpu")) return th__parse_cpu_count(devices, processes) == TH_OK;
-    if (!chosen && th__parse_int(devices, &number) && number > 0) /* the same number on any hardware: the driver need not be asked */
+    if (!chosen && th__parse_int(devices, &number) &&
+        number > 0) /* the same number on any hardware: the driver need not be asked */
         return th__parse_cpu_count(devices, processes) == TH_OK;
     int available = cli_cuda_devices();
     if (chosen || available > 0) return count_gpus(devices, chosen ? accelerator : "cuda", available, processes);
@@ -76,7 +78,8 @@ static bool count_for(const char *accelerator, const char *devices, int *process
 
 bool cli_count_processes(const cli_run_options *options, int *processes, char **devices)
 {
-    const char *text = is(options->devices, "auto") ? "1" : options->devices; /* as upstream; and the processes get the same answer */
+    const char *text =
+        is(options->devices, "auto") ? "1" : options->devices; /* as upstream; and the processes get the same answer */
     *devices = NULL;
     if (!count_for(options->accelerator, text, processes)) return false;
     if (is(options->strategy, "dp")) *processes = 1; /* one process for all devices */

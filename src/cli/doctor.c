@@ -1,5 +1,5 @@
-/* cli/doctor.c: `fabric doctor`: what this machine and this installation look like. The engine's part comes from the library beside this
- * program, loaded in a child: a libtorch that crashes while it is loaded is a finding, not the end of the report. */
+/* cli/doctor.c: `fabric doctor`: what this machine and this installation look like. The engine's part comes from the library
+ * beside this program, loaded in a child: a libtorch that crashes while it is loaded is a finding, not the end of the report. */
 #include "cli/cli.h"
 
 #include "base/cpu.h"
@@ -18,15 +18,45 @@
 #include <unistd.h>
 
 static const char usage[] = "fabric doctor";
-static const char about[] = "Show what cfabric finds on this machine: versions, processors, devices, the libtorch behind the library, and the "
-                            "environment variables that matter.";
+static const char about[] =
+    "Show what cfabric finds on this machine: versions, processors, devices, the libtorch behind the library, and the "
+    "environment variables that matter.";
 
-static const char *const variables[] = {
-    "LT_CLI_USED", "LT_ACCELERATOR", "LT_STRATEGY", "LT_DEVICES", "LT_NUM_NODES", "LT_PRECISION", "MASTER_ADDR", "MASTER_PORT", "RANK",
-    "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NODE_RANK", "STANDALONE_PORT", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID",
-    "SLURM_NTASKS", "LSB_JOBID", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PL_GLOBAL_SEED", "PL_SEED_WORKERS", "OMP_NUM_THREADS", "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "NCCL_DEBUG", "CFABRIC_ON_ERROR",
-    "CFABRIC_GRACE_SECONDS", "CFABRIC_PROGRAM", "LD_LIBRARY_PATH", "LD_PRELOAD"};
+static const char *const variables[] = {"LT_CLI_USED",
+                                        "LT_ACCELERATOR",
+                                        "LT_STRATEGY",
+                                        "LT_DEVICES",
+                                        "LT_NUM_NODES",
+                                        "LT_PRECISION",
+                                        "MASTER_ADDR",
+                                        "MASTER_PORT",
+                                        "RANK",
+                                        "LOCAL_RANK",
+                                        "WORLD_SIZE",
+                                        "LOCAL_WORLD_SIZE",
+                                        "GROUP_RANK",
+                                        "NODE_RANK",
+                                        "STANDALONE_PORT",
+                                        "TORCHELASTIC_RUN_ID",
+                                        "SLURM_JOB_ID",
+                                        "SLURM_NTASKS",
+                                        "LSB_JOBID",
+                                        "OMPI_COMM_WORLD_SIZE",
+                                        "PMI_SIZE",
+                                        "PL_GLOBAL_SEED",
+                                        "PL_SEED_WORKERS",
+                                        "OMP_NUM_THREADS",
+                                        "MKL_NUM_THREADS",
+                                        "OPENBLAS_NUM_THREADS",
+                                        "CUDA_VISIBLE_DEVICES",
+                                        "GLOO_SOCKET_IFNAME",
+                                        "NCCL_SOCKET_IFNAME",
+                                        "NCCL_DEBUG",
+                                        "CFABRIC_ON_ERROR",
+                                        "CFABRIC_GRACE_SECONDS",
+                                        "CFABRIC_PROGRAM",
+                                        "LD_LIBRARY_PATH",
+                                        "LD_PRELOAD"};
 
 static void print_machine(void)
 {
@@ -88,7 +118,8 @@ int cli_doctor(int argc, char **argv)
     th__strings rest = {0};
     int code, status = 0;
     bool proceed = cli_parse(argc, argv, options, usage, about, &rest, &code);
-    if (proceed && rest.count > 0) code = cli_usage_error(usage, "doctor", "Got unexpected extra argument '%s'.", rest.items[0]), proceed = false;
+    if (proceed && rest.count > 0)
+        code = cli_usage_error(usage, "doctor", "Got unexpected extra argument '%s'.", rest.items[0]), proceed = false;
     th__strings_free(&rest);
     if (!proceed) return code;
     print_machine();

@@ -28,7 +28,8 @@ static void print_help(FILE *out)
     fputs("Usage: fabric [OPTIONS] COMMAND [ARGS]...\n\n"
           "  Fabric for C: runs training programs on one or many processes.\n\nOptions:\n"
           "  --version  Show the version and exit.\n"
-          "  --help     Show this message and exit.\n\nCommands:\n", out);
+          "  --help     Show this message and exit.\n\nCommands:\n",
+          out);
     for (const cli_command *command = cli_commands; command->name != NULL; command++)
         if (command->summary != NULL) fprintf(out, "  %-12s %s\n", command->name, command->summary);
 }
@@ -41,8 +42,8 @@ static int unknown(const char *name)
         if (command->summary != NULL) names[count++] = command->name;
     const char *near = th__closest(name, names, count);
     fputs("Usage: fabric [OPTIONS] COMMAND [ARGS]...\nTry 'fabric --help' for help.\n\n", stderr);
-    fprintf(stderr, "Error: No such %s '%s'.%s%s%s\n", name[0] == '-' ? "option" : "command", name, near != NULL ? " Did you mean '" : "",
-            near != NULL ? near : "", near != NULL ? "'?" : "");
+    fprintf(stderr, "Error: No such %s '%s'.%s%s%s\n", name[0] == '-' ? "option" : "command", name,
+            near != NULL ? " Did you mean '" : "", near != NULL ? near : "", near != NULL ? "'?" : "");
     return CLI_USAGE;
 }
 

@@ -19,14 +19,16 @@ int cli_usage_error(const char *usage, const char *command, const char *format, 
     return CLI_USAGE;
 }
 
-bool cli_number(const char *usage, const char *command, const char *option, const char *text, int64_t min, int64_t max, int64_t *out)
+bool cli_number(const char *usage, const char *command, const char *option, const char *text, int64_t min, int64_t max,
+                int64_t *out)
 {
     if (th__parse_int(text, out) && *out >= min && *out <= max) return true;
     if (max == INT32_MAX)
-        cli_usage_error(usage, command, "Invalid value for '%s': '%s' is not a whole number of at least %" PRId64 ".", option, text, min);
+        cli_usage_error(usage, command, "Invalid value for '%s': '%s' is not a whole number of at least %" PRId64 ".", option,
+                        text, min);
     else
-        cli_usage_error(usage, command, "Invalid value for '%s': '%s' is not a whole number from %" PRId64 " to %" PRId64 ".", option, text,
-                        min, max);
+        cli_usage_error(usage, command, "Invalid value for '%s': '%s' is not a whole number from %" PRId64 " to %" PRId64 ".",
+                        option, text, min, max);
     return false;
 }
 
@@ -52,13 +54,17 @@ static void print_option(const cli_option *option)
     snprintf(head, sizeof head, "%s%s%s", option->name, option->value_name != NULL ? " " : "",
              option->value_name != NULL ? option->value_name : "");
     int used = printf("  %-*s", COLUMN - 3, head);
-    if (used >= COLUMN) used = printf("\n%*s", COLUMN, "") - 1;
-    else used += printf("%*s", COLUMN - used, "");
+    if (used >= COLUMN)
+        used = printf("\n%*s", COLUMN, "") - 1;
+    else
+        used += printf("%*s", COLUMN - used, "");
     size_t length = (size_t)snprintf(text, sizeof text, "%s", option->help);
     for (const char *const *choice = option->choices; choice != NULL && *choice != NULL && length < sizeof text; choice++)
-        length += (size_t)snprintf(text + length, sizeof text - length, "%s%s", choice == option->choices ? " One of: " : ", ", *choice);
+        length += (size_t)snprintf(text + length, sizeof text - length, "%s%s", choice == option->choices ? " One of: " : ", ",
+                                   *choice);
     if (option->choices != NULL && length < sizeof text) length += (size_t)snprintf(text + length, sizeof text - length, ".");
-    if (option->preset != NULL && length < sizeof text) snprintf(text + length, sizeof text - length, "  [default: %s]", option->preset);
+    if (option->preset != NULL && length < sizeof text)
+        snprintf(text + length, sizeof text - length, "  [default: %s]", option->preset);
     print_wrapped(text, COLUMN, used);
 }
 
@@ -118,15 +124,19 @@ static int take(const cli_option *option, int argc, char **argv, int *i, const c
         *option->text = "1";
         return CLI_OK;
     }
-    if (value != NULL) value++;
-    else if (*i + 1 < argc) value = argv[++*i];
-    else return cli_usage_error(usage, argv[0], "Option '%s' requires an argument.", option->name);
+    if (value != NULL)
+        value++;
+    else if (*i + 1 < argc)
+        value = argv[++*i];
+    else
+        return cli_usage_error(usage, argv[0], "Option '%s' requires an argument.", option->name);
     if (!is_choice(option, value, &count)) return wrong_choice(option, value, count, usage, argv[0]);
     *option->text = value;
     return CLI_OK;
 }
 
-bool cli_parse(int argc, char **argv, const cli_option *options, const char *usage, const char *about, th__strings *rest, int *code)
+bool cli_parse(int argc, char **argv, const cli_option *options, const char *usage, const char *about, th__strings *rest,
+               int *code)
 {
     th__strings early = {0}; /* unknown options in front of the program: its arguments all the same */
     bool ended = false;

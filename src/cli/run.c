@@ -14,16 +14,35 @@
 #include <unistd.h>
 
 static const char usage[] = "fabric run [OPTIONS] PROGRAM [PROGRAM_ARGS]...";
-static const char about[] = "Run PROGRAM on one or many processes. It makes its Fabric without launching: the options below choose for it. "
-                            "Options that are not known here, and everything after --, are passed on to it.";
+static const char about[] =
+    "Run PROGRAM on one or many processes. It makes its Fabric without launching: the options below choose for it. "
+    "Options that are not known here, and everything after --, are passed on to it.";
 enum { DEFAULT_PORT = 29400 };
 
 static const char *const accelerators[] = {"cpu", "gpu", "cuda", "mps", "tpu", "auto", NULL};
 /* Every strategy by name that needs neither a function to run (spawn, fork) nor more settings (offload). */
-static const char *const strategies[] = {"ddp", "ddp_find_unused_parameters_true", "deepspeed", "deepspeed_stage_1", "deepspeed_stage_2",
-                                         "deepspeed_stage_3", "dp", "fsdp", NULL};
-static const char *const precisions[] = {"transformer-engine", "transformer-engine-float16", "16-true", "16-mixed", "bf16-true", "bf16-mixed",
-                                         "32-true", "64-true", "64", "32", "16", "bf16", NULL};
+static const char *const strategies[] = {"ddp",
+                                         "ddp_find_unused_parameters_true",
+                                         "deepspeed",
+                                         "deepspeed_stage_1",
+                                         "deepspeed_stage_2",
+                                         "deepspeed_stage_3",
+                                         "dp",
+                                         "fsdp",
+                                         NULL};
+static const char *const precisions[] = {"transformer-engine",
+                                         "transformer-engine-float16",
+                                         "16-true",
+                                         "16-mixed",
+                                         "bf16-true",
+                                         "bf16-mixed",
+                                         "32-true",
+                                         "64-true",
+                                         "64",
+                                         "32",
+                                         "16",
+                                         "bf16",
+                                         NULL};
 
 /* ---------------------------------------------------------------- the program */
 
@@ -37,8 +56,10 @@ static char *find_program(const char *name, int *code)
         for (size_t i = 0; i < folders.count; i++) {
             char *candidate = th__strfmt("%s/%s", folders.items[i], name);
             bool found = candidate != NULL && th__is_file(candidate) && access(candidate, X_OK) == 0;
-            if (found) free(path), path = candidate;
-            else free(candidate);
+            if (found)
+                free(path), path = candidate;
+            else
+                free(candidate);
             if (found) break;
         }
         th__strings_free(&folders);
@@ -78,8 +99,10 @@ static bool read_numbers(const cli_run_options *o, fabric__job *job)
         !cli_number(usage, "run", "--max-restarts", o->max_restarts, 0, INT32_MAX, &restarts))
         return false;
     job->port_is_explicit = o->main_port != NULL;
-    if (o->main_port == NULL) port = DEFAULT_PORT;
-    else if (!cli_number(usage, "run", "--main-port", o->main_port, 1, 65535, &port)) return false;
+    if (o->main_port == NULL)
+        port = DEFAULT_PORT;
+    else if (!cli_number(usage, "run", "--main-port", o->main_port, 1, 65535, &port))
+        return false;
     job->num_nodes = (int)nodes;
     job->node_rank = (int)rank;
     job->main_port = (int)port;
@@ -93,7 +116,8 @@ static int start(const cli_run_options *options, fabric__job *job, th__strings *
     char *devices = NULL, *program = find_program(rest->items[0], &code);
     if (program == NULL) return code;
     if (cli_count_processes(options, &job->local_processes, &devices) &&
-        export_choices(options, job->num_nodes, devices) == TH_OK && TH__PUSH(rest->items, rest->count, rest->capacity, NULL) == 0) {
+        export_choices(options, job->num_nodes, devices) == TH_OK &&
+        TH__PUSH(rest->items, rest->count, rest->capacity, NULL) == 0) {
         rest->count--;
         job->program = program;
         job->argv = rest->items;
@@ -118,16 +142,20 @@ int cli_run(int argc, char **argv)
     const cli_option options[] = {
         {"--accelerator", "NAME", "The hardware to run on.", accelerators, NULL, &o.accelerator},
         {"--strategy", "NAME", "How the processes work together.", strategies, NULL, &o.strategy},
-        {"--devices", "TEXT", "Number of devices (processes) on this machine, a list of GPU ids ('0,1', '2,'), or -1 for all GPUs.", NULL, "1",
+        {"--devices", "TEXT",
+         "Number of devices (processes) on this machine, a list of GPU ids ('0,1', '2,'), or -1 for all GPUs.", NULL, "1",
          &o.devices},
         {"--num-nodes", "INTEGER", "Number of machines that take part.", NULL, "1", &o.num_nodes},
-        {"--node-rank", "INTEGER", "The number of this machine, from 0 to the number of machines less 1.", NULL, "0", &o.node_rank},
+        {"--node-rank", "INTEGER", "The number of this machine, from 0 to the number of machines less 1.", NULL, "0",
+         &o.node_rank},
         {"--main-address", "TEXT", "Name or address of the machine with number 0.", NULL, "127.0.0.1", &o.main_address},
-        {"--main-port", "INTEGER", "Port on that machine; if it is not given and taken, another one is used (on one machine).", NULL, "29400",
-         &o.main_port},
+        {"--main-port", "INTEGER", "Port on that machine; if it is not given and taken, another one is used (on one machine).",
+         NULL, "29400", &o.main_port},
         {"--precision", "NAME", "Number format of weights and computation.", precisions, NULL, &o.precision},
-        {"--max-restarts", "INTEGER", "How often all processes are started again after one has failed.", NULL, "0", &o.max_restarts},
-        {"--log-dir", "DIRECTORY", "Write each process's output to rank_<k>.log in this folder instead of the terminal.", NULL, NULL, &o.log_dir},
+        {"--max-restarts", "INTEGER", "How often all processes are started again after one has failed.", NULL, "0",
+         &o.max_restarts},
+        {"--log-dir", "DIRECTORY", "Write each process's output to rank_<k>.log in this folder instead of the terminal.", NULL,
+         NULL, &o.log_dir},
         {"--tee", NULL, "With --log-dir: show the output on the terminal too, each line with its rank.", NULL, NULL, &o.tee},
         {0},
     };
@@ -136,9 +164,12 @@ int cli_run(int argc, char **argv)
     fabric__job job = {.launcher = "run", .run_id = "cfabric"};
     fill_standard_files();
     if (cli_parse(argc, argv, options, usage, about, &rest, &code)) {
-        if (rest.count == 0) code = cli_usage_error(usage, "run", "Missing argument 'PROGRAM'.");
-        else if (o.tee != NULL && o.log_dir == NULL) code = cli_usage_error(usage, "run", "Option '--tee' needs '--log-dir'.");
-        else if (!read_numbers(&o, &job)) code = CLI_USAGE;
+        if (rest.count == 0)
+            code = cli_usage_error(usage, "run", "Missing argument 'PROGRAM'.");
+        else if (o.tee != NULL && o.log_dir == NULL)
+            code = cli_usage_error(usage, "run", "Option '--tee' needs '--log-dir'.");
+        else if (!read_numbers(&o, &job))
+            code = CLI_USAGE;
         else {
             job.main_address = o.main_address;
             job.log_dir = o.log_dir;

@@ -1,5 +1,5 @@
-/* launch/fork.c: workers made by fork alone, which share what the caller has prepared. Only before any tensor work: a child of a process
- * in which libtorch has run hangs in its first parallel operator. */
+/* launch/fork.c: workers made by fork alone, which share what the caller has prepared. Only before any tensor work: a child of a
+ * process in which libtorch has run hangs in its first parallel operator. */
 #include "launch/internal.h"
 #include "launch/launchers.h"
 
@@ -31,7 +31,8 @@ static int run_worker(void *user, int local_rank)
 static th_status launch_fork(const fabric_launch_request *request, fabric_launch_result *result)
 {
     if (TH__SLOT(request, tensors_have_run) && request->tensors_have_run())
-        return th__fail(TH_ERR_RUNTIME, "launch", "processes cannot be forked any more: tensors were used before the launch; launch first, "
+        return th__fail(TH_ERR_RUNTIME, "launch",
+                        "processes cannot be forked any more: tensors were used before the launch; launch first, "
                         "or use strategy 'ddp_spawn' or 'ddp'");
     fabric__job job = {.launcher = "fork"};
     TH__TRY(fabric__job_from_request(&job, request));

@@ -1,8 +1,8 @@
 /* launch/guard.c: what happens when the supervisor itself is killed with -9.
  *
- * The kernel ends the ranks then (PR_SET_PDEATHSIG), but not what the ranks have started. The guard is a process that waits on a pipe
- * from the supervisor; when the pipe ends it kills the process groups it was told of. It also makes forks late after tensor work an
- * error in the child, since such a child would hang in its first parallel operator. */
+ * The kernel ends the ranks then (PR_SET_PDEATHSIG), but not what the ranks have started. The guard is a process that waits on a
+ * pipe from the supervisor; when the pipe ends it kills the process groups it was told of. It also makes forks late after tensor
+ * work an error in the child, since such a child would hang in its first parallel operator. */
 #include "launch/internal.h"
 
 #include "base/error.h"

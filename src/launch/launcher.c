@@ -65,7 +65,8 @@ th_status fabric_launcher_launch(const char *name, const fabric_launch_request *
     const fabric_launcher_ops *ops = fabric_launcher_find(name);
     if (ops == NULL) return th__pending();
     if (request->num_processes < 1 || request->num_nodes < 1)
-        return TH__FAIL(TH_ERR_VALUE, "%d processes on %d nodes: expected at least one of each", request->num_processes, request->num_nodes);
+        return TH__FAIL(TH_ERR_VALUE, "%d processes on %d nodes: expected at least one of each", request->num_processes,
+                        request->num_nodes);
     if (TH__SLOT(ops, needs_function) && request->function == NULL)
         return TH__FAIL(TH_ERR_TYPE, "the '%s' launcher starts processes that run a function: give one (fabric_launch_fn)", name);
     TH__TRY(fabric_environment_validate_settings(request->environment, request->num_processes, request->num_nodes));
@@ -81,8 +82,10 @@ bool fabric__is_rank_of(const char *launcher, const fabric_launch_request *reque
     int64_t world = 0;
     if (th__env_int_required("WORLD_SIZE", 1, INT32_MAX, &world) != TH_OK) return true;
     if (world != (int64_t)request->num_processes * request->num_nodes)
-        th__fail(TH_ERR_RUNTIME, "launch", "this process is one of %d that an earlier launch has made; %d processes on %d nodes cannot be "
-                 "launched from it", (int)world, request->num_processes, request->num_nodes);
+        th__fail(TH_ERR_RUNTIME, "launch",
+                 "this process is one of %d that an earlier launch has made; %d processes on %d nodes cannot be "
+                 "launched from it",
+                 (int)world, request->num_processes, request->num_nodes);
     return true;
 }
 
@@ -92,8 +95,10 @@ th_status fabric__job_from_request(fabric__job *job, const fabric_launch_request
     int local_rank = fabric_environment_local_rank(environment);
     TH__CHECK_PENDING();
     if (local_rank != 0)
-        return th__fail(TH_ERR_RUNTIME, "launch", "only the process with local rank 0 can launch others, this one has %d; is LOCAL_RANK "
-                        "left over in the environment?", local_rank);
+        return th__fail(TH_ERR_RUNTIME, "launch",
+                        "only the process with local rank 0 can launch others, this one has %d; is LOCAL_RANK "
+                        "left over in the environment?",
+                        local_rank);
     /* On one machine without wishes any port will do, and the supervisor can keep it from being taken by others meanwhile. */
     bool any_port = request->num_nodes == 1 && strcmp(fabric_environment_name(environment), "lightning") == 0 &&
                     th__env("MASTER_PORT") == NULL && th__env("STANDALONE_PORT") == NULL;

@@ -77,8 +77,7 @@ th_status fabric__rank_environment(th__strings *env, const fabric__job *job, int
     drop(env, "TORCHELASTIC_USE_AGENT_STORE="); /* would say that somebody else serves the rendezvous */
     drop(env, FABRIC__ENV_ERROR_FILE "=");
     if (failed == 0) failed = put_places(env, job, local_rank, port);
-    if (failed == 0 && error_fd >= 0)
-        failed = putf(env, FABRIC__ENV_ERROR_FILE "=/proc/%ld/fd/%d", (long)getpid(), error_fd);
+    if (failed == 0 && error_fd >= 0) failed = putf(env, FABRIC__ENV_ERROR_FILE "=/proc/%ld/fd/%d", (long)getpid(), error_fd);
     if (failed == 0 && job->run_id != NULL)
         failed = putf(env, "TORCHELASTIC_RUN_ID=%s", job->run_id) | putf(env, "TORCHELASTIC_RESTART_COUNT=%d", restart) |
                  putf(env, "TORCHELASTIC_MAX_RESTARTS=%d", job->max_restarts);
@@ -86,7 +85,8 @@ th_status fabric__rank_environment(th__strings *env, const fabric__job *job, int
         TH__TRY(th__threads_per_rank(th__usable_cores(), job->local_processes, &threads));
         failed = putf(env, "OMP_NUM_THREADS=%d", threads);
     }
-    for (size_t i = 0; failed == 0 && job->extra_env != NULL && job->extra_env[i] != NULL; i++) failed = put(env, job->extra_env[i]);
+    for (size_t i = 0; failed == 0 && job->extra_env != NULL && job->extra_env[i] != NULL; i++)
+        failed = put(env, job->extra_env[i]);
     return failed == 0 ? TH_OK : th__fail(TH_ERR_MEMORY, "launch", "out of memory");
 }
 
@@ -137,11 +137,11 @@ static th_status not_started(const fabric__job *job, int rank, int error)
 {
     const char *what = job->program != NULL ? job->program : "the process";
     if (error == ENOEXEC)
-        return th__fail(TH_ERR_RUNTIME, "launch", "'%s' is not a program: neither a binary for this machine nor a script with a #! line",
-                        what);
+        return th__fail(TH_ERR_RUNTIME, "launch",
+                        "'%s' is not a program: neither a binary for this machine nor a script with a #! line", what);
     if (error == ENOENT && job->program != NULL && access(job->program, F_OK) == 0)
-        return th__fail(TH_ERR_RUNTIME, "launch", "'%s' cannot be executed: the interpreter its #! line (or its loader) names is missing",
-                        what);
+        return th__fail(TH_ERR_RUNTIME, "launch",
+                        "'%s' cannot be executed: the interpreter its #! line (or its loader) names is missing", what);
     return th__fail(TH_ERR_RUNTIME, "launch", "rank %d could not be started: %s: %s", rank, what, strerror(error));
 }
 
@@ -218,7 +218,8 @@ th_status fabric__rank_start(rank_process *rank, const fabric__job *job, int por
 bool fabric__rank_reap(rank_process *rank)
 {
     siginfo_t info = {0};
-    if (rank->pid <= 0 || waitid(P_PID, (id_t)rank->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return false;
+    if (rank->pid <= 0 || waitid(P_PID, (id_t)rank->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0)
+        return false;
     kill(-rank->pid, SIGKILL); /* what it has left in its group; the number cannot be anybody else's before it is collected */
     fabric__guard_remove(rank->pid);
     while (waitpid(rank->pid, NULL, 0) < 0 && errno == EINTR) continue;

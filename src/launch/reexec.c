@@ -1,8 +1,8 @@
-/* launch/reexec.c: fabric_launch in a plainly started program. The process becomes the supervisor and the program is started again
- * once per rank, so that rank 0 is a child like the others.
+/* launch/reexec.c: fabric_launch in a plainly started program. The process becomes the supervisor and the program is started
+ * again once per rank, so that rank 0 is a child like the others.
  *
- * Becoming means exec of `fabric`, found beside the library or the program: libtorch's memory and threads are gone at once. Where it is
- * not found, the supervisor runs here, which works as well and only costs that memory. */
+ * Becoming means exec of `fabric`, found beside the library or the program: libtorch's memory and threads are gone at once. Where
+ * it is not found, the supervisor runs here, which works as well and only costs that memory. */
 #include "launch/internal.h"
 #include "launch/launchers.h"
 
@@ -102,7 +102,8 @@ static th_status supervisor_arguments(th__strings *out, const fabric__job *job)
                  th__strings_add(out, job->main_address != NULL ? job->main_address : "127.0.0.1") |
                  th__strings_addf(out, "%d", job->main_port) | th__strings_addf(out, "%d", job->port_is_explicit) |
                  th__strings_add(out, job->program);
-    for (char *const *argument = job->argv; *argument != NULL && failed == 0; argument++) failed = th__strings_add(out, *argument);
+    for (char *const *argument = job->argv; *argument != NULL && failed == 0; argument++)
+        failed = th__strings_add(out, *argument);
     return failed == 0 ? TH_OK : th__pending();
 }
 
@@ -115,9 +116,15 @@ int fabric__supervise_main(int argc, char **argv)
     if (argc < SUPERVISE_FIXED + 1) return 2;
     for (size_t i = 0; i < sizeof numeric / sizeof *numeric; i++)
         if (!th__parse_int(argv[numeric[i]], &numbers[numeric[i]])) return 2;
-    fabric__job job = {.local_processes = (int)numbers[0], .num_nodes = (int)numbers[1], .node_rank = (int)numbers[2],
-                       .main_address = argv[3], .main_port = (int)numbers[4], .port_is_explicit = numbers[5] != 0,
-                       .launcher = "subprocess", .program = argv[6], .argv = argv + SUPERVISE_FIXED};
+    fabric__job job = {.local_processes = (int)numbers[0],
+                       .num_nodes = (int)numbers[1],
+                       .node_rank = (int)numbers[2],
+                       .main_address = argv[3],
+                       .main_port = (int)numbers[4],
+                       .port_is_explicit = numbers[5] != 0,
+                       .launcher = "subprocess",
+                       .program = argv[6],
+                       .argv = argv + SUPERVISE_FIXED};
     return fabric__supervise_and_report(&job);
 }
 
@@ -143,8 +150,8 @@ th_status fabric__become_supervisor(const fabric__job *job)
 
 static th_status launch_subprocess(const fabric_launch_request *request, fabric_launch_result *result)
 {
-    bool made = fabric__is_rank_of("subprocess", request) ||
-                fabric_environment_creates_processes_externally(request->environment);
+    bool made =
+        fabric__is_rank_of("subprocess", request) || fabric_environment_creates_processes_externally(request->environment);
     TH__CHECK_PENDING();
     if (made) return fabric__run_here(request, result);
     fabric__job job = {.launcher = "subprocess"};

@@ -1,7 +1,7 @@
 /* launch/spawn.c: workers that run one function while the caller waits; rank 0's result comes back.
  *
- * A worker is this program started again. It runs up to the same launch call, runs the function there and ends. A program that launches
- * several times gets its earlier results replayed in later workers, so these reach the launch that is theirs. */
+ * A worker is this program started again. It runs up to the same launch call, runs the function there and ends. A program that
+ * launches several times gets its earlier results replayed in later workers, so these reach the launch that is theirs. */
 #include "launch/internal.h"
 #include "launch/launchers.h"
 

@@ -17,9 +17,9 @@ typedef struct supervisor {
     rank_process *ranks;
     struct pollfd *polls;
     int alive;
-    int culprit;          /* local rank of the first that failed; -1 none yet */
-    int relayed;          /* the stop signal that was passed on */
-    double kill_at;       /* when patience ends; 0: nobody is being ended */
+    int culprit;    /* local rank of the first that failed; -1 none yet */
+    int relayed;    /* the stop signal that was passed on */
+    double kill_at; /* when patience ends; 0: nobody is being ended */
     double relay_grace;
     int port;
     th__port_hold hold;
@@ -49,8 +49,8 @@ static th_status choose_port(supervisor *s)
     if (s->port != 0 && !th__net_is_local(address)) return TH_OK;
     if (s->port != 0 && th__net_hold_port(s->port, &s->hold)) return TH_OK;
     if (s->port != 0 && !may_change)
-        return th__fail(TH_ERR_RUNTIME, "launch", "port %d on %s is taken; choose another with --main-port or MASTER_PORT", s->port,
-                        address);
+        return th__fail(TH_ERR_RUNTIME, "launch", "port %d on %s is taken; choose another with --main-port or MASTER_PORT",
+                        s->port, address);
     s->port = th__net_hold_free_port(&s->hold);
     return s->port > 0 ? TH_OK : th__pending();
 }
@@ -108,8 +108,10 @@ static void handle_signal(supervisor *s, int signal)
     case SIGUSR1:
     case SIGUSR2: signal_all(s, signal); break;
     default: /* asked to end: pass it on, wait; asked again: end it now */
-        if (s->relayed != 0) s->kill_at = now();
-        else end_all(s, signal, s->culprit >= 0 ? FABRIC__FAILURE_GRACE_S : s->relay_grace);
+        if (s->relayed != 0)
+            s->kill_at = now();
+        else
+            end_all(s, signal, s->culprit >= 0 ? FABRIC__FAILURE_GRACE_S : s->relay_grace);
         s->relayed = signal;
     }
 }
@@ -122,7 +124,8 @@ static void wait_for_something(supervisor *s)
     s->polls[count++] = (struct pollfd){.fd = fabric__signals_fd(), .events = POLLIN};
     for (int i = 0; i < s->job->local_processes; i++)
         for (int k = 0; k < 2; k++)
-            if (s->ranks[i].outputs[k].fd >= 0) s->polls[count++] = (struct pollfd){.fd = s->ranks[i].outputs[k].fd, .events = POLLIN};
+            if (s->ranks[i].outputs[k].fd >= 0)
+                s->polls[count++] = (struct pollfd){.fd = s->ranks[i].outputs[k].fd, .events = POLLIN};
     int timeout = 1000; /* SIGCHLD wakes us; this is only against a lost one */
     if (s->kill_at > 0) {
         double left = s->kill_at - now();
@@ -186,7 +189,10 @@ static th_status prepare(supervisor *s)
     s->polls = th__calloc((size_t)n * 2 + 1, sizeof *s->polls);
     if (s->ranks == NULL || s->polls == NULL) return th__pending();
     for (int i = 0; i < n; i++)
-        s->ranks[i] = (rank_process){.local_rank = i, .global_rank = s->job->node_rank * n + i, .error_fd = -1, .log_fd = -1,
+        s->ranks[i] = (rank_process){.local_rank = i,
+                                     .global_rank = s->job->node_rank * n + i,
+                                     .error_fd = -1,
+                                     .log_fd = -1,
                                      .outputs = {{.fd = -1}, {.fd = -1}}};
     return TH_OK;
 }
@@ -217,7 +223,8 @@ th_status fabric__supervise(const fabric__job *job, fabric__outcome *outcome)
     TH__CHECK_PENDING();
     *outcome = (fabric__outcome){.rank = -1};
     if (job->local_processes < 1 || job->num_nodes < 1 || job->node_rank < 0 || job->node_rank >= job->num_nodes)
-        return th__fail(TH_ERR_VALUE, "launch", "%d processes on node %d of %d: expected at least one process and a node of the job",
+        return th__fail(TH_ERR_VALUE, "launch",
+                        "%d processes on node %d of %d: expected at least one process and a node of the job",
                         job->local_processes, job->node_rank, job->num_nodes);
     supervisor s = {.job = job, .culprit = -1, .hold = TH__PORT_HOLD_NONE};
     th_status status = prepare(&s);
@@ -245,8 +252,8 @@ void fabric__outcome_text(const fabric__outcome *outcome, char *text, size_t siz
         used = snprintf(text, size, outcome->relayed != 0 ? "ended by signal %d (%s)" : "ended", outcome->relayed,
                         strsignal(outcome->relayed));
     else if (outcome->signal != 0)
-        used = snprintf(text, size, "rank %d (pid %ld) was killed by signal %d (%s)", outcome->rank, (long)outcome->pid, outcome->signal,
-                        strsignal(outcome->signal));
+        used = snprintf(text, size, "rank %d (pid %ld) was killed by signal %d (%s)", outcome->rank, (long)outcome->pid,
+                        outcome->signal, strsignal(outcome->signal));
     else
         used = snprintf(text, size, "rank %d (pid %ld) exited with code %d", outcome->rank, (long)outcome->pid, outcome->code);
     if (outcome->error[0] != '\0' && used > 0 && (size_t)used < size)

@@ -27,7 +27,8 @@ static void expect(int code, const char *part1, const char *part2)
     strcpy(err, c.err);
     const char *last = command_last_line(err);
     if (c.code != code || c.seconds >= 5 || strstr(last, part1) == NULL || strstr(last, part2) == NULL)
-        fail_msg("code %d (expected %d) after %.2f s\nlast line: %s\nexpected: %s %s\nall: %s", c.code, code, c.seconds, last, part1, part2, c.err);
+        fail_msg("code %d (expected %d) after %.2f s\nlast line: %s\nexpected: %s %s\nall: %s", c.code, code, c.seconds, last,
+                 part1, part2, c.err);
     assert_int_equal(command_end(&c), 0);
 }
 
@@ -66,14 +67,17 @@ static void the_cause_is_the_last_line(void **state)
     expect(1, "rank 1", "ValueError: th_linear: the weight is 3 x 4, expected 3 x 5");
     run("--devices 4" RANK "error 0");
     expect(1, "rank 0", "ValueError: th_linear");
-    run("--devices 2 --log-dir log" " /bin/sh -c 'echo first; echo the reason >&2; exit 4'"); /* not a program of ours: its last words */
+    run("--devices 2 --log-dir log"
+        " /bin/sh -c 'echo first; echo the reason >&2; exit 4'"); /* not a program of ours: its last words */
     expect(4, "exited with code 4", "the reason");
 }
 
 static void signals_are_relayed(void **state)
 {
     (void)state;
-    static const struct { int signal, code; } cases[] = {{SIGINT, 130}, {SIGTERM, 143}, {SIGHUP, 129}};
+    static const struct {
+        int signal, code;
+    } cases[] = {{SIGINT, 130}, {SIGTERM, 143}, {SIGHUP, 129}};
     for (int i = 0; i < 3; i++) {
         char text[32];
         begin("--devices 2" RANK "trap 3");

@@ -16,9 +16,10 @@ static void launch(const char *prefix, const char *arguments)
 
 static void expect(int code, const char *out, const char *err)
 {
-    if (c.code != code || c.seconds > 10 || (out != NULL && strstr(c.out, out) == NULL) || (err != NULL && strstr(c.err, err) == NULL))
-        fail_msg("code %d, expected %d, %.1f s; expected '%s' and '%s'\nout: %s\nerr: %s", c.code, code, c.seconds, out ? out : "",
-                 err ? err : "", c.out, c.err);
+    if (c.code != code || c.seconds > 10 || (out != NULL && strstr(c.out, out) == NULL) ||
+        (err != NULL && strstr(c.err, err) == NULL))
+        fail_msg("code %d, expected %d, %.1f s; expected '%s' and '%s'\nout: %s\nerr: %s", c.code, code, c.seconds,
+                 out ? out : "", err ? err : "", c.out, c.err);
     assert_int_equal(command_end(&c), 0);
 }
 
@@ -50,7 +51,8 @@ static void joins_what_others_have_started(void **state)
     launch("TORCHELASTIC_RUN_ID=x LOCAL_RANK=0 RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1", "subprocess 2 hello");
     assert_int_equal(command_count(c.out, "works"), 1);
     expect(0, "result: hello from rank 0 of 2", NULL);
-    launch("TORCHELASTIC_RUN_ID=x LOCAL_RANK=0 RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1", "subprocess 3"); /* sizes disagree */
+    launch("TORCHELASTIC_RUN_ID=x LOCAL_RANK=0 RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1",
+           "subprocess 3"); /* sizes disagree */
     expect(1, NULL, "ValueError");
     launch("CFABRIC_LAUNCHER=subprocess LOCAL_RANK=0 RANK=0 WORLD_SIZE=2", "subprocess 3");
     expect(1, NULL, "this process is one of 2 that an earlier launch has made");
@@ -61,7 +63,8 @@ static void joins_what_others_have_started(void **state)
 static void tells_the_ranks(void **state)
 {
     (void)state;
-    launch("NODE_RANK=1 MASTER_ADDR=192.0.2.9 MASTER_PORT=777 WORLD_SIZE=9", "subprocess 2 hello"); /* left-over WORLD_SIZE is replaced */
+    launch("NODE_RANK=1 MASTER_ADDR=192.0.2.9 MASTER_PORT=777 WORLD_SIZE=9",
+           "subprocess 2 hello"); /* left-over WORLD_SIZE is replaced */
     assert_non_null(strstr(c.err, "node 1 of 1"));
     assert_int_equal(c.code, 1);
     assert_int_equal(command_end(&c), 0);
@@ -70,7 +73,8 @@ static void tells_the_ranks(void **state)
     command_wait(&c, 10); /* 4 processes x 2 nodes */
     for (int i = 0; i < 4; i++) {
         char text[128];
-        snprintf(text, sizeof text, "RANK=%d LOCAL_RANK=%d WORLD_SIZE=8 NODE_RANK=0 MASTER_PORT=29519 TORCHELASTIC_RUN_ID=(unset)", i, i);
+        snprintf(text, sizeof text,
+                 "RANK=%d LOCAL_RANK=%d WORLD_SIZE=8 NODE_RANK=0 MASTER_PORT=29519 TORCHELASTIC_RUN_ID=(unset)", i, i);
         assert_non_null(strstr(c.out, text));
     }
     expect(0, NULL, NULL);
@@ -155,8 +159,9 @@ static void survives_the_supervisor(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(starts_the_program_again), cmocka_unit_test(joins_what_others_have_started), cmocka_unit_test(tells_the_ranks),
-        cmocka_unit_test(passes_failures_on),       cmocka_unit_test(brings_results_back),            cmocka_unit_test(refuses_a_late_fork),
+        cmocka_unit_test(starts_the_program_again), cmocka_unit_test(joins_what_others_have_started),
+        cmocka_unit_test(tells_the_ranks),          cmocka_unit_test(passes_failures_on),
+        cmocka_unit_test(brings_results_back),      cmocka_unit_test(refuses_a_late_fork),
         cmocka_unit_test(knows_its_names),          cmocka_unit_test(survives_the_supervisor),
     };
     unsetenv("CFABRIC_ON_ERROR");

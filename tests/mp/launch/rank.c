@@ -133,9 +133,12 @@ static int launch(char **argv)
         request.function = strcmp(*works, "none") == 0 ? NULL : work;
         request.user = *works;
         request.tensors_have_run = getenv("TENSORS_RAN") != NULL ? yes : NULL;
-        if (fabric_launcher_launch(argv[0], &request, &result) != TH_OK) code = 1;
-        else if (result.data != NULL) printf("result: %s\n", (char *)result.data);
-        else say("goes on");
+        if (fabric_launcher_launch(argv[0], &request, &result) != TH_OK)
+            code = 1;
+        else if (result.data != NULL)
+            printf("result: %s\n", (char *)result.data);
+        else
+            say("goes on");
         fflush(stdout);
         free(result.data);
         fabric_environment_free(request.environment);

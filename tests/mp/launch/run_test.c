@@ -19,7 +19,8 @@ static void run(const char *arguments)
 static void expect(int code, const char *out, const char *err)
 {
     if (c.code != code || (out != NULL && strstr(c.out, out) == NULL) || (err != NULL && strstr(c.err, err) == NULL))
-        fail_msg("code %d, expected %d; expected '%s' and '%s'\nout: %s\nerr: %s", c.code, code, out ? out : "", err ? err : "", c.out, c.err);
+        fail_msg("code %d, expected %d; expected '%s' and '%s'\nout: %s\nerr: %s", c.code, code, out ? out : "", err ? err : "",
+                 c.out, c.err);
     assert_int_equal(command_end(&c), 0);
 }
 
@@ -30,19 +31,27 @@ static void tells_a_single_rank(void **state)
     run("--main-port 29437" RANK "env LT_CLI_USED LT_DEVICES LT_NUM_NODES LT_ACCELERATOR LT_STRATEGY LT_PRECISION");
     expect(0, "LT_CLI_USED=1 LT_DEVICES=1 LT_NUM_NODES=1 LT_ACCELERATOR=(unset) LT_STRATEGY=(unset) LT_PRECISION=(unset)", NULL);
     run("--main-port 29437" RANK "env RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK NODE_RANK MASTER_ADDR MASTER_PORT");
-    expect(0, "RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 LOCAL_WORLD_SIZE=1 GROUP_RANK=0 NODE_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=29437 ", NULL);
+    expect(
+        0,
+        "RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 LOCAL_WORLD_SIZE=1 GROUP_RANK=0 NODE_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=29437 ",
+        NULL);
     run(RANK "env TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS TORCHELASTIC_USE_AGENT_STORE");
-    expect(0, "TORCHELASTIC_RUN_ID=cfabric TORCHELASTIC_RESTART_COUNT=0 TORCHELASTIC_MAX_RESTARTS=0 TORCHELASTIC_USE_AGENT_STORE=(unset)", NULL);
+    expect(0,
+           "TORCHELASTIC_RUN_ID=cfabric TORCHELASTIC_RESTART_COUNT=0 TORCHELASTIC_MAX_RESTARTS=0 "
+           "TORCHELASTIC_USE_AGENT_STORE=(unset)",
+           NULL);
 }
 
 static void tells_several_ranks_on_several_nodes(void **state)
 {
     (void)state;
     run("--devices 2 --num_nodes=3 --node-rank 1 --main_address 192.0.2.7 --main-port 4711 --accelerator cpu --strategy=ddp "
-        "--precision bf16-mixed" RANK "env WORLD_SIZE GROUP_RANK LOCAL_RANK MASTER_ADDR MASTER_PORT LT_ACCELERATOR LT_STRATEGY LT_PRECISION "
+        "--precision bf16-mixed" RANK
+        "env WORLD_SIZE GROUP_RANK LOCAL_RANK MASTER_ADDR MASTER_PORT LT_ACCELERATOR LT_STRATEGY LT_PRECISION "
         "LT_NUM_NODES LT_DEVICES");
-    const char *rest = "MASTER_ADDR=192.0.2.7 MASTER_PORT=4711 LT_ACCELERATOR=cpu LT_STRATEGY=ddp LT_PRECISION=bf16-mixed LT_NUM_NODES=3 "
-                       "LT_DEVICES=2";
+    const char *rest =
+        "MASTER_ADDR=192.0.2.7 MASTER_PORT=4711 LT_ACCELERATOR=cpu LT_STRATEGY=ddp LT_PRECISION=bf16-mixed LT_NUM_NODES=3 "
+        "LT_DEVICES=2";
     assert_non_null(strstr(c.out, "rank 2 WORLD_SIZE=6 GROUP_RANK=1 LOCAL_RANK=0"));
     assert_non_null(strstr(c.out, "rank 3 WORLD_SIZE=6 GROUP_RANK=1 LOCAL_RANK=1"));
     expect(0, rest, NULL);
@@ -76,7 +85,8 @@ static void takes_options_anywhere(void **state)
 static void refuses_what_is_wrong(void **state)
 {
     (void)state;
-    static const char *const hidden[] = {"ddp_spawn", "ddp_fork", "ddp_notebook", "deepspeed_stage_3_offload", "auto", "xla", "fsdp_cpu_offload"};
+    static const char *const hidden[] = {"ddp_spawn", "ddp_fork", "ddp_notebook",    "deepspeed_stage_3_offload",
+                                         "auto",      "xla",      "fsdp_cpu_offload"};
     for (size_t i = 0; i < sizeof hidden / sizeof *hidden; i++) {
         char line[128];
         snprintf(line, sizeof line, "--strategy %s" RANK "ok", hidden[i]);
@@ -130,10 +140,18 @@ static void refuses_what_is_no_program(void **state)
 static void counts_gpus(void **state)
 {
     (void)state;
-    static const struct { const char *gpus, *options; int processes; } cases[] = {
-        {"5", "--devices '0,'", 1}, {"5", "--devices 1,0,2", 3}, {"5", "--devices -1", 5}, {"5", "--accelerator gpu --devices 3", 3},
-        {"5", "--accelerator cuda --devices auto", 1}, {"5", "--strategy dp --devices 4", 1}, {"5", "--accelerator cpu --devices 2", 2},
-        {"0", "--devices 3", 3}, {"0", "--devices auto", 1}};
+    static const struct {
+        const char *gpus, *options;
+        int processes;
+    } cases[] = {{"5", "--devices '0,'", 1},
+                 {"5", "--devices 1,0,2", 3},
+                 {"5", "--devices -1", 5},
+                 {"5", "--accelerator gpu --devices 3", 3},
+                 {"5", "--accelerator cuda --devices auto", 1},
+                 {"5", "--strategy dp --devices 4", 1},
+                 {"5", "--accelerator cpu --devices 2", 2},
+                 {"0", "--devices 3", 3},
+                 {"0", "--devices auto", 1}};
     setenv("LD_LIBRARY_PATH", FAKE_DRIVER, 1);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char line[256], world[64];
@@ -253,8 +271,9 @@ static void has_help_and_version(void **state)
     (void)state;
     run("--help");
     assert_int_equal(strncmp(c.out, "Usage: fabric run [OPTIONS] PROGRAM [PROGRAM_ARGS]...", 53), 0);
-    static const char *const words[] = {"--accelerator", "--strategy", "--devices", "--num-nodes", "--node-rank", "--main-address",
-                                        "--main-port", "--precision", "--max-restarts", "--log-dir", "--tee", "[default: 29400]"};
+    static const char *const words[] = {"--accelerator",  "--strategy",     "--devices",   "--num-nodes",
+                                        "--node-rank",    "--main-address", "--main-port", "--precision",
+                                        "--max-restarts", "--log-dir",      "--tee",       "[default: 29400]"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) assert_non_null(strstr(c.out, words[i]));
     expect(0, NULL, NULL);
     command_start(&c, FABRIC " --version");

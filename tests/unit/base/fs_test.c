@@ -136,7 +136,7 @@ static void replaces_atomically(void **state)
     assert_int_equal(stat(in("f"), &info), 0);
     assert_int_equal(info.st_mode & 0777, 0640);
     assert_int_equal(entries(), 3); /* deep, f, link: no temporary */
-    th__atomic_abort(&file); /* idempotent */
+    th__atomic_abort(&file);        /* idempotent */
 }
 
 static void leaves_the_old_file_on_failure(void **state)

@@ -155,9 +155,13 @@ static void parses_json_with_positions(void **state)
     free(printed);
     cJSON_Delete(json);
 
-    static const struct { const char *text, *where; } bad[] = {
-        {"{\"a\": 1,\n  \"b\": ?}", "line 2, column 8"}, {"{} x", "line 1, column 4"}, {"", "ends too early"},
-        {"[1, 2", "conf: line 1"}, {"{\"a\": 0x10}", "conf: line 1"}};
+    static const struct {
+        const char *text, *where;
+    } bad[] = {{"{\"a\": 1,\n  \"b\": ?}", "line 2, column 8"},
+               {"{} x", "line 1, column 4"},
+               {"", "ends too early"},
+               {"[1, 2", "conf: line 1"},
+               {"{\"a\": 0x10}", "conf: line 1"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_null(th__json_parse(bad[i].text, strlen(bad[i].text), "conf"));
         if (strstr(th_error_message(), bad[i].where) == NULL) fail_msg("%s: %s", bad[i].text, th_error_message());
@@ -170,9 +174,9 @@ static void parses_json_with_positions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(divides_cores),         cmocka_unit_test(respects_the_affinity_mask),
-        cmocka_unit_test(respects_the_quota),    cmocka_unit_test(finds_and_holds_ports),
-        cmocka_unit_test(knows_own_addresses),   cmocka_unit_test(parses_json_with_positions),
+        cmocka_unit_test(divides_cores),       cmocka_unit_test(respects_the_affinity_mask),
+        cmocka_unit_test(respects_the_quota),  cmocka_unit_test(finds_and_holds_ports),
+        cmocka_unit_test(knows_own_addresses), cmocka_unit_test(parses_json_with_positions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,8 +42,8 @@ static void reads_integers_strictly(void **state)
     assert_true(th__parse_int("+0", &value) && value == 0);
     assert_true(th__parse_int("9223372036854775807", &value) && value == INT64_MAX);
     assert_true(th__parse_int("-9223372036854775808", &value) && value == INT64_MIN);
-    static const char *const bad[] = {"", " ", "-", "1.0", "1e3", "0x10", "1 2", "12a", "9223372036854775808",
-                                      "-9223372036854775809", "1,000", "--1"};
+    static const char *const bad[] = {
+        "", " ", "-", "1.0", "1e3", "0x10", "1 2", "12a", "9223372036854775808", "-9223372036854775809", "1,000", "--1"};
     value = 77;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_false(th__parse_int(bad[i], &value));
@@ -134,9 +134,12 @@ static void compares(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(trims_and_splits),       cmocka_unit_test(reads_integers_strictly),
-        cmocka_unit_test(reads_doubles_strictly), cmocka_unit_test(writes_doubles_as_python),
-        cmocka_unit_test(ignores_the_locale),     cmocka_unit_test(finds_the_nearest_name),
+        cmocka_unit_test(trims_and_splits),
+        cmocka_unit_test(reads_integers_strictly),
+        cmocka_unit_test(reads_doubles_strictly),
+        cmocka_unit_test(writes_doubles_as_python),
+        cmocka_unit_test(ignores_the_locale),
+        cmocka_unit_test(finds_the_nearest_name),
         cmocka_unit_test(compares),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
