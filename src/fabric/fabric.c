@@ -1,7 +1,9 @@
 /* fabric/fabric.c: making a Fabric, its properties. Its end is in finish.c. */
 #include "fabric/connector.h"
 #include "fabric/internal.h"
+#include "launch/job.h"
 #include "strategies/internal.h"
+#include "tensor/internal.h"
 
 int fabric__list_add(fabric__list *list, void *item)
 {
@@ -60,6 +62,7 @@ static th_status take_loggers_and_callbacks(fabric *fab, const struct fabric_new
 fabric *fabric_new_call(struct fabric_new_args args)
 {
     fabric *fab = th__pending() == TH_OK ? th__calloc(1, sizeof *fab) : NULL;
+    fabric__fork_guard_install(th__tensors_have_run);
     if (fab == NULL) {
         free_handed_over(&args);
     } else {

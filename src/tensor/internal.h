@@ -9,6 +9,8 @@
 void *th__scope_alloc(size_t size);
 /* True when the tensor belongs to this thread's innermost scope: ending it early cannot take it from anybody outside. */
 bool th__scope_holds(const th_tensor *tensor);
+/* True once this process has made a tensor: a fork without exec is unsafe from then on. */
+bool th__tensors_have_run(void);
 /* Checks that a handle is live; raises TH_ERR_TYPE ("used after its scope ended", "NULL tensor") naming function and argument. */
 bool th__tensor_check(const th_tensor *tensor, const char *function, const char *argument);
 

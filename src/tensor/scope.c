@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,8 +107,12 @@ static bool add_entry(th__thread_scope *scope, void *pointer, bool is_memory)
     return TH__PUSH(scope->entries, scope->count, scope->capacity, e) == 0;
 }
 
+static atomic_bool tensors_made;
+bool th__tensors_have_run(void) { return atomic_load_explicit(&tensors_made, memory_order_relaxed); }
+
 th_tensor *th__scope_adopt(th_tensor *tensor)
 {
+    if (TH__UNLIKELY(!th__tensors_have_run())) atomic_store_explicit(&tensors_made, true, memory_order_relaxed);
     th__thread_scope *scope = get_mine();
     if (scope == NULL || !add_entry(scope, tensor, false)) {
         th__handle_destroy(tensor);
