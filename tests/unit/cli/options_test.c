@@ -11,12 +11,12 @@
 #include <stdarg.h>
 #include <cmocka.h>
 
-static const char *devices, *num_nodes, *tee, *strategy;
+static const char *devices, *num_nodes, *tee_flag, *strategy;
 static const char *const strategies[] = {"ddp", "fsdp", NULL};
 static const cli_option options[] = {{"--devices", "TEXT", "", NULL, NULL, &devices},
                                      {"--num-nodes", "INTEGER", "", NULL, NULL, &num_nodes},
                                      {"--strategy", "NAME", "", strategies, NULL, &strategy},
-                                     {"--tee", NULL, "", NULL, NULL, &tee},
+                                     {"--tee", NULL, "", NULL, NULL, &tee_flag},
                                      {0}};
 static char said[4096];
 
@@ -32,7 +32,7 @@ static char *parse(const char *line, int *code)
     th__strings rest = {0};
     int file = open("/tmp", O_TMPFILE | O_RDWR, 0600), before = dup(2);
     assert_true(file >= 0);
-    devices = num_nodes = tee = strategy = NULL;
+    devices = num_nodes = tee_flag = strategy = NULL;
     fflush(stderr);
     dup2(file, 2);
     bool ok = cli_parse(argc, argv, options, "fabric run", "about", &rest, code);
@@ -66,7 +66,7 @@ static void finds_options_anywhere(void **state)
     assert_string_equal(num_nodes, "3");
     assert_string_equal(parse("--tee --strategy=ddp ./train", &code), "./train");
     assert_string_equal(strategy, "ddp");
-    assert_non_null(tee);
+    assert_non_null(tee_flag);
     assert_string_equal(parse("--devices= ./train", &code), "./train");
     assert_string_equal(devices, "");
     assert_string_equal(parse("--devices 1 --devices 2 p", &code), "p"); /* the last one counts */
