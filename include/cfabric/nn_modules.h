@@ -109,8 +109,9 @@ struct th_nn_batch_norm_args {
     bool affine, track_running_stats;
     th_device device;
     th_dtype dtype;
+    bool bias;             /**< false: only a weight */
 };
-#define TH__NN_BATCH_NORM .eps = 1e-5, .momentum = 0.1, .affine = true, .track_running_stats = true
+#define TH__NN_BATCH_NORM .eps = 1e-5, .momentum = 0.1, .affine = true, .track_running_stats = true, .bias = true
 #define TH_NN_BATCH_NORM_DEFAULTS {TH__NN_BATCH_NORM}
 /** Input (N, C) or (N, C, L). Parameters weight, bias; buffers running_mean, running_var, num_batches_tracked. */
 FABRIC_API FABRIC_NODISCARD th_module *th_nn_batch_norm1d_call(struct th_nn_batch_norm_args args);
@@ -121,8 +122,15 @@ FABRIC_API FABRIC_NODISCARD th_module *th_nn_batch_norm2d_call(struct th_nn_batc
 #define th_nn_batch_norm2d(...) \
     th_nn_batch_norm2d_call((struct th_nn_batch_norm_args){TH__NN_BATCH_NORM, .num_features = __VA_ARGS__})
 
-struct th_nn_group_norm_args { int64_t num_groups, num_channels; double eps; bool affine; th_device device; th_dtype dtype; };
-#define TH__NN_GROUP_NORM .eps = 1e-5, .affine = true
+struct th_nn_group_norm_args {
+    int64_t num_groups, num_channels;
+    double eps;
+    bool affine;
+    th_device device;
+    th_dtype dtype;
+    bool bias;
+};
+#define TH__NN_GROUP_NORM .eps = 1e-5, .affine = true, .bias = true
 #define TH_NN_GROUP_NORM_DEFAULTS {TH__NN_GROUP_NORM}
 /** Input (N, C, *). */
 FABRIC_API FABRIC_NODISCARD th_module *th_nn_group_norm_call(struct th_nn_group_norm_args args);
@@ -370,14 +378,16 @@ struct th_nn_transformer_stack_args {
     th_module *layer;       /**< taken over; copied num_layers times (th_module_clone), all with the same values */
     int64_t num_layers;
     th_module *norm;        /**< taken over; NULL: none */
+    bool enable_nested_tensor; /**< encoder only: evaluation leaves out padded positions, whose results are then 0 */
 };
-/** Inputs (src[, mask[, src_key_padding_mask]]). A causal mask is noticed and lets the kernels skip half of the work, as in PyTorch 2.
- * PyTorch's nested-tensor path (evaluation with a padding mask) is not taken: padded positions are computed instead of zero. */
+#define TH__NN_TRANSFORMER_STACK .enable_nested_tensor = true
+#define TH_NN_TRANSFORMER_STACK_DEFAULTS {TH__NN_TRANSFORMER_STACK}
+/** Inputs (src[, mask[, src_key_padding_mask]]). A causal mask is noticed and lets the kernels skip half of the work, as in PyTorch 2. */
 FABRIC_API FABRIC_NODISCARD th_module *th_nn_transformer_encoder_call(struct th_nn_transformer_stack_args args);
 /** Inputs as the decoder layer's. */
 FABRIC_API FABRIC_NODISCARD th_module *th_nn_transformer_decoder_call(struct th_nn_transformer_stack_args args);
-#define th_nn_transformer_encoder(...)     th_nn_transformer_encoder_call((struct th_nn_transformer_stack_args){.layer = __VA_ARGS__})
-#define th_nn_transformer_decoder(...)     th_nn_transformer_decoder_call((struct th_nn_transformer_stack_args){.layer = __VA_ARGS__})
+#define th_nn_transformer_encoder(...)     th_nn_transformer_encoder_call((struct th_nn_transformer_stack_args){TH__NN_TRANSFORMER_STACK, .layer = __VA_ARGS__})
+#define th_nn_transformer_decoder(...)     th_nn_transformer_decoder_call((struct th_nn_transformer_stack_args){TH__NN_TRANSFORMER_STACK, .layer = __VA_ARGS__})
 
 struct th_nn_transformer_args {
     char th__first;

@@ -1,4 +1,5 @@
 // bridge/autocast.cpp: autocast through the old API (up to 2.3: one set of functions per device) and the new one (2.4 and later).
+#include "bridge/autocast.h"
 #include "bridge/compat.hpp"
 #include "bridge/guard.hpp"
 
@@ -44,6 +45,15 @@ void set_dtype(at::DeviceType type, at::ScalarType dtype)
 } // namespace
 
 extern "C" {
+
+bool th__autocast_is_enabled(th_device_type type)
+{
+    try {
+        return enabled(kind(type));
+    } catch (...) {
+        return false;
+    }
+}
 
 th_status th__autocast_enter(th_device_type type, th_dtype dtype, bool on, th__autocast_state *old)
 {

@@ -2,6 +2,7 @@
  * scaled_dot_product_attention when no weights are wanted, else (and in 1.13 always) baddbmm, softmax, bmm. */
 #include <cfabric/nn_modules.h>
 
+#include "bridge/autocast.h"
 #include "nn/attention.h"
 #include <cfabric/ops.h>
 #include <math.h>
@@ -54,9 +55,9 @@ th__mha_view th__mha_look(const th_module *module)
 
 th_tensor *th__mha_merge_masks(const th__mha_view *v, th_tensor *attn_mask, th_tensor *padding, th_tensor *query, int64_t *type)
 {
-    int64_t batch = th_size(query, 0), length = th_size(query, 1);
     *type = attn_mask != NULL ? 2 : 1;
     if (attn_mask == NULL) return padding;
+    int64_t batch = th_size(query, 0), length = th_size(query, 1);
     th_tensor *mask = th_dim(attn_mask) == 3 ? th_view(attn_mask, TH_INTS(batch, -1, length, length))
                                              : th_expand(th_view(attn_mask, TH_INTS(1, 1, length, length)),
                                                          TH_INTS(batch, v->num_heads, -1, -1));
@@ -66,6 +67,7 @@ th_tensor *th__mha_merge_masks(const th__mha_view *v, th_tensor *attn_mask, th_t
 
 bool th__fused_allowed(th_tensor *const *tensors, size_t n)
 {
+    if (th__autocast_is_enabled(TH_DEVICE_CUDA)) return false; /* PyTorch asks for CUDA's mode only, whatever the device */
     for (size_t i = 0; i < n; i++) {
         if (tensors[i] == NULL) continue;
         th_device_type device = th_device_of(tensors[i]).type;
@@ -85,6 +87,14 @@ typedef struct call {
     bool need_weights, causal, batched, modern;
     int64_t tgt_len, batch, head_dim;
 } call;
+
+/* (length, batch, parts * e) as (parts, length, batch, e), contiguous; the views in between end here. */
+static th_tensor *stack_parts(th_tensor *all, int64_t parts, int64_t e)
+{
+    TH_SCOPE();
+    th_tensor *split = th_unsqueeze(th_unflatten_int(all, -1, TH_INTS(parts, e)), 0);
+    return th_escape(th_contiguous(th_squeeze_dim(th_transpose_int(split, 0, -2), -2)));
+}
 
 /* (length, batch, embed) three times: queries, keys, values. */
 static void project_packed(const call *c, th_tensor *w, th_tensor *b, th_tensor *out[3])
@@ -112,10 +122,9 @@ static void project_packed(const call *c, th_tensor *w, th_tensor *b, th_tensor 
         for (size_t i = 0; i < chunks.size; i++) out[i + (size_t)(3 - parts)] = chunks.data[i];
         return;
     }
-    th_tensor *split = th_unsqueeze(th_unflatten_int(all, -1, TH_INTS(parts, e)), 0);
-    th_tensor *stacked = th_contiguous(th_squeeze_dim(th_transpose_int(split, 0, -2), -2));
-    for (int64_t i = 0; i < parts; i++) out[i + 3 - parts] = th_select_int(stacked, 0, i);
+    th_tensor *stacked = stack_parts(all, parts, e);
     th_drop(all);
+    for (int64_t i = 0; i < parts; i++) out[i + 3 - parts] = th_select_int(stacked, 0, i);
 }
 
 static void project(const call *c, th_tensor *out[3])
@@ -192,7 +201,8 @@ static th_tensor *attend_by_steps(const call *c, th_tensor *qkv[3], th_tensor *m
     th_drop(scores);
     if (p > 0.0) w = th_dropout(w, p, true);
     th_tensor *mixed = th_bmm(w, qkv[2]);
-    th_tensor *out = project_out(c, th_reshape(th_transpose_int(mixed, 0, 1), TH_INTS(c->tgt_len * c->batch, c->m->embed_dim)));
+    th_tensor *joined = th_reshape(th_transpose_int(mixed, 0, 1), TH_INTS(c->tgt_len * c->batch, c->m->embed_dim));
+    th_tensor *out = project_out(c, joined);
     if (!c->need_weights) return out;
     w = th_view(w, TH_INTS(c->batch, c->m->num_heads, c->tgt_len, th_size(qkv[1], 1)));
     if (c->m->average_weights)
@@ -285,8 +295,9 @@ static th_tensor *attend(call *c, th_tensor **weights)
 
 /* ---------------------------------------------------------------- the module */
 
-/* PyTorch's fused inference path. False when it does not apply. */
-static bool try_native(const th_module *self, const mha *m, const call *c, bool float_masks, th_tensors *outputs)
+/* PyTorch's fused inference path. False when it does not apply. 1.13 gives it the padding mask as the caller gave it. */
+static bool try_native(const th_module *self, const mha *m, const call *c, bool float_masks, th_tensor *raw_padding,
+                       th_tensors *outputs)
 {
     th__mha_view v = th__mha_look(self);
     bool plain = c->batched && c->query == c->key && c->key == c->value && !self->training && m->batch_first && m->same_embed_dim &&
@@ -296,7 +307,7 @@ static bool try_native(const th_module *self, const mha *m, const call *c, bool 
     th_tensor *used[] = {c->query, v.in_weight, v.in_bias, v.out_weight, v.out_bias};
     if (!th__fused_allowed(used, 5)) return false;
     int64_t type = 1;
-    th_tensor *mask = th__mha_merge_masks(&v, c->mask, c->padding, c->query, &type);
+    th_tensor *mask = c->modern ? th__mha_merge_masks(&v, c->mask, c->padding, c->query, &type) : raw_padding;
     th_arg args[] = {TH_A(c->query), TH_A(c->query), TH_A(c->query), TH_A_INT(v.embed_dim), TH_A_INT(v.num_heads),
                      TH_A(v.in_weight), TH_A(v.in_bias), TH_A(v.out_weight), TH_A(v.out_bias), TH_A_NONE,
                      TH_A_BOOL(c->need_weights), TH_A_BOOL(m->average_weights), TH_A_NONE};
@@ -342,7 +353,7 @@ static th_tensors forward(th_module *self, th_tensors inputs)
     c.mask = th__canonical_mask(c.mask, th_dtype_of(c.query), "attn_mask");
     if (!check_shapes(&c)) return nothing;
     th_tensors outputs = nothing;
-    if (try_native(self, m, &c, float_masks, &outputs)) return outputs;
+    if (try_native(self, m, &c, float_masks, th__input_at(inputs, 3), &outputs)) return outputs;
     bool swap = m->batch_first && c.batched;
     if (swap) {
         th_tensor *q = th_transpose_int(c.query, 1, 0), *k = c.key == c.query ? q : th_transpose_int(c.key, 1, 0);

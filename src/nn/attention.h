@@ -28,9 +28,14 @@ typedef struct th__mha_view {
     th_tensor *in_weight, *in_bias, *out_weight, *out_bias;
 } th__mha_view;
 th__mha_view th__mha_look(const th_module *module);
-/* attn_mask and key_padding_mask as one mask for the fused operators; *type is 1 (padding only) or 2. */
+/* attn_mask and key_padding_mask as one mask for the fused operators (NULL: none); *type is 1 (padding only) or 2. */
 th_tensor *th__mha_merge_masks(const th__mha_view *mha, th_tensor *attn_mask, th_tensor *padding, th_tensor *query, int64_t *type);
 /* True when fused inference is allowed: no gradient is needed for any of them. */
 bool th__fused_allowed(th_tensor *const *tensors, size_t n);
+
+/* Whether PyTorch's fused inference operator can stand for this encoder layer; `nested`: also with nested tensors. */
+bool th__encoder_layer_fuses(const th_module *layer, bool nested);
+/* The twelve tensors that the fused operator reads, in its order. */
+void th__encoder_layer_tensors(const th_module *layer, th_tensor *tensors[12]);
 
 #endif

@@ -62,7 +62,7 @@ static void describe_batch(const struct th_nn_batch_norm_args *args, char repr[T
     if (!isnan(args->momentum)) th__repr_double(args->momentum, momentum);
     th__repr_add(repr, "%lld, eps=%s, momentum=%s, affine=%s", (long long)args->num_features, th__repr_double(args->eps, eps),
                  momentum, th__repr_bool(args->affine));
-    if (th__torch_at_least(2, 13)) th__repr_add(repr, ", bias=%s", th__repr_bool(args->affine));
+    if (th__torch_at_least(2, 13)) th__repr_add(repr, ", bias=%s", th__repr_bool(args->affine && args->bias));
     th__repr_add(repr, ", track_running_stats=%s", th__repr_bool(args->track_running_stats));
 }
 
@@ -80,7 +80,7 @@ static th_module *new_batch(int nd, const char *name, const struct th_nn_batch_n
     th__factory factory = th__factory_resolve(args->device, args->dtype);
     th_ints sizes = TH_INTS(args->num_features);
     th__parameter_if(args->affine, module, "weight", sizes, factory);
-    th__parameter_if(args->affine, module, "bias", sizes, factory);
+    th__parameter_if(args->affine && args->bias, module, "bias", sizes, factory);
     static const char *const names[] = {"running_mean", "running_var", "num_batches_tracked"};
     for (int i = 0; i < 3; i++) {
         if (module == NULL || th__pending() != TH_OK) break;
@@ -116,12 +116,12 @@ th_module *th_nn_group_norm_call(struct th_nn_group_norm_args args)
     char repr[TH__REPR_MAX] = "", eps[40];
     th__repr_add(repr, "%lld, %lld, eps=%s, affine=%s", (long long)args.num_groups, (long long)args.num_channels,
                  th__repr_double(args.eps, eps), th__repr_bool(args.affine));
-    if (th__torch_at_least(2, 13)) th__repr_add(repr, ", bias=%s", th__repr_bool(args.affine));
+    if (th__torch_at_least(2, 13)) th__repr_add(repr, ", bias=%s", th__repr_bool(args.affine && args.bias));
     th_module *module = TH__BUILTIN(&g, sizeof g, "GroupNorm", .forward = group_forward, .reset_parameters = th__reset_affine,
                                     .extra_repr = repr);
     th__factory factory = th__factory_resolve(args.device, args.dtype);
     th__parameter_if(args.affine, module, "weight", TH_INTS(args.num_channels), factory);
-    th__parameter_if(args.affine, module, "bias", TH_INTS(args.num_channels), factory);
+    th__parameter_if(args.affine && args.bias, module, "bias", TH_INTS(args.num_channels), factory);
     return th__builtin_finish(module);
 }
 

@@ -28,13 +28,31 @@ static bool is_causal(th_tensor *mask, int64_t length)
 
 /* ---------------------------------------------------------------- stacks of layers */
 
-typedef struct stack { bool decoder, batch_first; size_t max_inputs; } stack;
+typedef struct stack { bool decoder, batch_first, nested; size_t max_inputs; } stack;
 
 enum { LAYERS = 0, NORM = 1 }; /* children */
 
 static int64_t length_of(const stack *s, th_tensor *x)
 {
     return th_size(x, th_dim(x) == 3 && s->batch_first ? 1 : 0);
+}
+
+/* PyTorch leaves out the padded positions in inference: the batch as a nested tensor. NULL when it would not do that here. */
+static th_tensor *as_nested(const stack *s, const th_module *first, th_tensor *src, th_tensor *mask, th_tensor *padding)
+{
+    if (!s->nested || first->training || th_dim(src) != 3 || padding == NULL || mask != NULL) return NULL;
+    th_tensor *used[13] = {src};
+    th__encoder_layer_tensors(first, used + 1);
+    if (!th__fused_allowed(used, 13)) return NULL;
+    th_tensor *kept = th_logical_not(padding);
+    if (!th__nested_tensor_from_mask_left_aligned(src, kept)) return NULL;
+    return th__nested_tensor_from_mask(src, kept, .mask_check = false);
+}
+
+static th_tensor *from_nested(th_tensor *nested, th_tensor *like)
+{
+    if (th_has_op("aten::scaled_dot_product_attention")) return th_to_padded_tensor(nested, 0.0, th_sizes(like));
+    return th_to_padded_tensor(nested, 0.0);
 }
 
 static th_tensors stack_forward(th_module *self, th_tensors inputs)
@@ -54,6 +72,11 @@ static th_tensors stack_forward(th_module *self, th_tensors inputs)
     }
     bool causal = is_causal(args[mask_at], length_of(s, args[0]));
     th_module *layers = self->children[LAYERS].module;
+    th_tensor *nested = s->decoder ? NULL : as_nested(s, layers->children[0].module, args[0], args[1], args[2]);
+    if (nested != NULL) {
+        args[0] = nested;
+        args[2] = NULL;
+    }
     for (size_t i = 0; i < layers->n_children && th__pending() == TH_OK; i++) {
         th_module *layer = layers->children[i].module;
         th__call_flags_set((th__call_flags){layer, false, causal, false});
@@ -61,6 +84,7 @@ static th_tensors stack_forward(th_module *self, th_tensors inputs)
         if (args[0] != inputs.data[0] && next != args[0]) th_drop(args[0]);
         args[0] = next;
     }
+    if (nested != NULL) args[0] = from_nested(args[0], inputs.data[0]);
     if (self->n_children > NORM && th__pending() == TH_OK) {
         th_tensor *before = args[0];
         args[0] = th_forward(self->children[NORM].module, before);
@@ -83,7 +107,8 @@ static th_module *build_stack(const char *name, bool decoder, struct th_nn_trans
     if (th__pending() == TH_OK && args.num_layers <= 0)
         th__fail(TH_ERR_VALUE, name, "num_layers %lld, expected a number above zero", (long long)args.num_layers);
     if (th__pending() == TH_OK && th__module_check(args.layer, name)) {
-        stack s = {decoder, is_batch_first(args.layer), decoder ? 6 : 3};
+        bool nested = !decoder && args.enable_nested_tensor && th__encoder_layer_fuses(args.layer, true);
+        stack s = {decoder, is_batch_first(args.layer), nested, decoder ? 6 : 3};
         module = TH__BUILTIN(&s, sizeof s, name, .forward_n = stack_forward);
         layers = th_nn_module_list();
         for (int64_t i = 0; i < args.num_layers && th__pending() == TH_OK; i++) th_nn_append(layers, th_module_clone(args.layer));
@@ -159,7 +184,7 @@ static th_module *make_stack(const struct th_nn_transformer_args *a, bool decode
         .d_model = a->d_model, .nhead = a->nhead, .dim_feedforward = a->dim_feedforward, .dropout = a->dropout,
         .activation = a->activation, .layer_norm_eps = a->layer_norm_eps, .batch_first = a->batch_first,
         .norm_first = a->norm_first, .bias = a->bias, .device = a->device, .dtype = a->dtype};
-    struct th_nn_transformer_stack_args parts = {.num_layers = decoder ? a->num_decoder_layers : a->num_encoder_layers};
+    struct th_nn_transformer_stack_args parts = {TH__NN_TRANSFORMER_STACK, .num_layers = decoder ? a->num_decoder_layers : a->num_encoder_layers};
     parts.layer = decoder ? th_nn_transformer_decoder_layer_call(layer) : th_nn_transformer_encoder_layer_call(layer);
     parts.norm = th_nn_layer_norm(TH_INTS(a->d_model), .eps = a->layer_norm_eps, .bias = a->bias, .device = a->device,
                                   .dtype = a->dtype);

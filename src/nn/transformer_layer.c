@@ -17,6 +17,7 @@ enum decoder_child { D_SELF_ATTN, D_MULTIHEAD_ATTN, D_LINEAR1, D_DROPOUT, D_LINE
                      D_DROPOUT2, D_DROPOUT3 };
 
 static const th_tensors nothing = {NULL, 0};
+static th_tensors encoder_forward(th_module *self, th_tensors inputs);
 
 static th_tensor *relu(th_tensor *x) { return th_relu(x); }
 static th_tensor *gelu(th_tensor *x) { return th_gelu(x); }
@@ -80,23 +81,37 @@ static bool has_hooks(const th_module *module)
     return false;
 }
 
-/* Inference in one operator where PyTorch does that too. NULL without an error when it does not apply. */
-static th_tensor *encoder_fused(const th_module *self, th_tensor *src, th_tensor *mask, th_tensor *padding)
+bool th__encoder_layer_fuses(const th_module *self, bool nested)
 {
+    if (strcmp(self->name, "TransformerEncoderLayer") != 0 || self->args.forward_n != encoder_forward) return false;
     const layer *l = self->args.data;
     th__mha_view v = th__mha_look(self->children[E_SELF_ATTN].module);
+    return v.batch_first && v.has_bias && v.same_embed_dim && l->fused_activation != 0 && v.num_heads % 2 == 0 &&
+           !(nested && l->args.norm_first);
+}
+
+void th__encoder_layer_tensors(const th_module *self, th_tensor *tensors[12])
+{
+    static const int children[] = {E_NORM1, E_NORM2, E_LINEAR1, E_LINEAR2};
+    th__mha_view v = th__mha_look(self->children[E_SELF_ATTN].module);
+    th_tensor *attention[] = {v.in_weight, v.in_bias, v.out_weight, v.out_bias};
+    memcpy(tensors, attention, sizeof attention);
+    for (int i = 0; i < 8; i++) tensors[4 + i] = th__parameter_at(self->children[children[i / 2]].module, (size_t)i % 2);
+}
+
+/* Inference in one operator where PyTorch does that too. NULL without an error when it does not apply. */
+static th_tensor *encoder_fused(const th_module *self, th_tensor *src, th_tensor *mask, th_tensor *padding, th_tensor *raw_padding)
+{
+    const layer *l = self->args.data;
     bool modern = th_has_op("aten::scaled_dot_product_attention");
-    if (th_dim(src) != 3 || self->training || !v.batch_first || !v.has_bias || !v.same_embed_dim || l->fused_activation == 0 ||
-        v.num_heads % 2 == 1 || (modern ? has_hooks(self) : mask != NULL))
+    if (th_dim(src) != 3 || self->training || !th__encoder_layer_fuses(self, false) || (modern ? has_hooks(self) : mask != NULL))
         return NULL;
-    const th__child_entry *c = self->children;
-#define P(child, i) th__parameter_at(c[child].module, i)
-    th_tensor *used[] = {src, v.in_weight, v.in_bias, v.out_weight, v.out_bias, P(E_NORM1, 0), P(E_NORM1, 1), P(E_NORM2, 0),
-                         P(E_NORM2, 1), P(E_LINEAR1, 0), P(E_LINEAR1, 1), P(E_LINEAR2, 0), P(E_LINEAR2, 1)};
-#undef P
+    th_tensor *used[13] = {src};
+    th__encoder_layer_tensors(self, used + 1);
     if (!th__fused_allowed(used, 13)) return NULL;
+    th__mha_view v = th__mha_look(self->children[E_SELF_ATTN].module);
     int64_t type = 1;
-    th_tensor *merged = th__mha_merge_masks(&v, mask, padding, src, &type);
+    th_tensor *merged = modern ? th__mha_merge_masks(&v, mask, padding, src, &type) : raw_padding;
     th_arg args[21] = {TH_A(src), TH_A_INT(v.embed_dim), TH_A_INT(v.num_heads), TH_A(v.in_weight), TH_A(v.in_bias),
                        TH_A(v.out_weight), TH_A(v.out_bias), TH_A_BOOL(l->fused_activation == 2), TH_A_BOOL(l->args.norm_first),
                        TH_A_DOUBLE(l->args.layer_norm_eps)};
@@ -123,7 +138,7 @@ static th_tensors encoder_forward(th_module *self, th_tensors inputs)
     if (!th__tensor_check(src, "th_forward", "src")) return nothing;
     th_tensor *mask = th__canonical_mask(th__input_at(inputs, 1), th_dtype_of(src), "src_mask");
     th_tensor *padding = th__canonical_mask(th__input_at(inputs, 2), th_dtype_of(src), "src_key_padding_mask");
-    th_tensor *x = th__pending() == TH_OK ? encoder_fused(self, src, mask, padding) : NULL;
+    th_tensor *x = th__pending() == TH_OK ? encoder_fused(self, src, mask, padding, th__input_at(inputs, 2)) : NULL;
     if (x != NULL || th__pending() != TH_OK) return th__pending() == TH_OK ? th_list(TH_TENSORS(x)) : nothing;
     if (l->args.norm_first) {
         th_tensor *n = run(self, E_NORM1, src);

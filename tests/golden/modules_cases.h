@@ -1,7 +1,8 @@
 /* The cases of the modules' golden test: CASE(name, inputs, mode, module). Each has a constructor of the same name in modules_golden.py.
  *
  * Inputs, separated by blanks: f:2,3 normal floats that need a gradient; u:2,3 uniform in [0, 1) likewise; n:2,3 normal floats without
- * gradient; i9:2,3 integers below 9; m:2,3 bools, the first column false; c:4 / cb:4 the causal mask as floats / bools; - absent.
+ * gradient; i9:2,3 integers below 9; m:2,3 bools, the first column false; r:2,3 bools, true in
+ * the last i columns of row i; c:4 / cb:4 the causal mask as floats / bools; - absent.
  * Modes: train, or eval (no gradients). */
 CASE("linear", "f:4,5", "train", th_nn_linear(5, 3))
 CASE("linear_no_bias", "f:4,5", "train", th_nn_linear(5, 3, .bias = false))
@@ -137,6 +138,15 @@ CASE("transformer", "f:2,6,8 f:2,5,8 - c:5", "train",
 CASE("transformer_eval", "f:2,6,8 f:2,5,8 c:6 c:5", "eval", th_nn_transformer(8, 2, 2, 2, 16, .batch_first = true))
 CASE("transformer_pre_norm", "f:6,2,8 f:5,2,8 - cb:5 - m:2,6 m:2,5 m:2,6", "train",
      th_nn_transformer(8, 4, 1, 1, 12, .norm_first = true, .activation = "gelu"))
+CASE("encoder_eval", "f:2,5,8 - r:2,5", "eval",
+     th_nn_transformer_encoder(th_nn_transformer_encoder_layer(8, 2, 16, .batch_first = true), 2, th_nn_layer_norm(TH_INTS(8))))
+CASE("encoder_eval_gaps", "f:2,5,8 - m:2,5", "eval",
+     th_nn_transformer_encoder(th_nn_transformer_encoder_layer(8, 2, 16, .batch_first = true), 2))
+CASE("encoder_eval_no_nested", "f:2,5,8 - r:2,5", "eval",
+     th_nn_transformer_encoder(th_nn_transformer_encoder_layer(8, 2, 16, .batch_first = true), 2, .enable_nested_tensor = false))
+CASE("encoder_eval_causal", "f:2,5,8 cb:5", "eval",
+     th_nn_transformer_encoder(th_nn_transformer_encoder_layer(8, 2, 16, .batch_first = true, .activation = "gelu"), 2))
+CASE("encoder_eval_seq_first", "f:5,2,8 c:5", "eval", th_nn_transformer_encoder(th_nn_transformer_encoder_layer(8, 2, 16), 2))
 CASE("mse_loss", "f:3,4 n:3,4", "train", th_nn_mse_loss())
 CASE("l1_loss", "f:3,4 n:3,4", "train", th_nn_l1_loss("sum"))
 CASE("smooth_l1_loss", "f:3,4 n:3,4", "train", th_nn_smooth_l1_loss(.beta = 0.5))
@@ -150,3 +160,21 @@ CASE("bce_loss", "u:3,4 u:3,4", "train", th_nn_bce_loss())
 CASE("bce_with_logits_loss", "f:3,4 u:3,4", "train", th_nn_bce_with_logits_loss(.pos_weight = th_rand(TH_INTS(4))))
 CASE("kl_div_loss", "f:3,4 u:3,4", "train", th_nn_kl_div_loss("batchmean"))
 CASE("kl_div_loss_log", "f:3,4 n:3,4", "train", th_nn_kl_div_loss("mean", .log_target = true))
+
+/* Initialisers: INIT(name, sizes, expression on t), as cases with the mode init. */
+INIT("uniform_", "7,5", th_nn_init_uniform_(t, -0.5, 0.25))
+INIT("normal_", "7,5", th_nn_init_normal_(t, 0.3, 2.0))
+INIT("normal_large", "40,30", th_nn_init_normal_(t))
+INIT("constant_", "7,5", th_nn_init_constant_(t, 0.1))
+INIT("ones_", "3", th_nn_init_ones_(t))
+INIT("zeros_", "3", th_nn_init_zeros_(t))
+INIT("xavier_uniform_", "7,5", th_nn_init_xavier_uniform_(t, th_nn_init_calculate_gain("relu")))
+INIT("xavier_normal_", "7,5,3", th_nn_init_xavier_normal_(t, .gain = 0.7))
+INIT("kaiming_uniform_", "7,5,3,2", th_nn_init_kaiming_uniform_(t))
+INIT("kaiming_uniform_out", "7,5", th_nn_init_kaiming_uniform_(t, 0.3, "fan_out"))
+INIT("kaiming_normal_", "7,5", th_nn_init_kaiming_normal_(t, .mode = "fan_out", .nonlinearity = "relu"))
+INIT("trunc_normal_", "40,30", th_nn_init_trunc_normal_(t, 0.1, 1.5))
+INIT("trunc_normal_narrow", "40,30", th_nn_init_trunc_normal_(t, 0.0, 1.0, 0.1, 0.3))
+INIT("trunc_normal_tail", "40,30", th_nn_init_trunc_normal_(t, .a = 1.0, .b = 2.0))
+INIT("orthogonal_", "7,5", th_nn_init_orthogonal_(t))
+INIT("orthogonal_wide", "4,3,3", th_nn_init_orthogonal_(t, 1.5))

@@ -1,6 +1,6 @@
 /* The C half of the modules' golden test. Without arguments it runs every case and prints what modules_golden.py compares, one line each:
  *
- *   case NAME|INPUTS|MODE          begins a case; then, in this order,
+ *   case NAME|INPUTS|MODE          begins a case; then, in this order (for an initialiser, mode init, only out and rng),
  *   state KEY DTYPE SIZES BYTES    the state dict after construction,
  *   repr TEXT                      print(module), newlines as \n,
  *   out I DTYPE SIZES BYTES        the I-th output ("out I none" for an absent one),
@@ -88,12 +88,17 @@ static th_tensor *make_input(const char *spec, th_tensor *const *earlier)
     if (strncmp(spec, "f64:", 4) == 0) return th_requires_grad_(th_randn(shape, .dtype = TH_FLOAT64), true);
     if (spec[0] == 'f') return th_requires_grad_(th_randn(shape), true);
     if (spec[0] == 'u') return th_requires_grad_(th_rand(shape), true);
+    if (spec[0] == 'z') return th_zeros(shape);
     if (spec[0] == 'n') return th_randn(shape);
     if (spec[0] == 'i') return th_randint(atoll(spec + 1), shape);
     if (spec[0] == 'm') {
         th_tensor *mask = th_gt_scalar(th_rand(shape), TH_S(0.6));
         th_fill_scalar_(th_select_int(mask, 1, 0), TH_S(false));
         return mask;
+    }
+    if (spec[0] == 'r') { /* row i: true from column (columns - i) on */
+        th_tensor *rows = th_unsqueeze(th_arange(TH_S(sizes[0])), 1), *columns = th_arange(TH_S(sizes[1]));
+        return th_ge(th_add(rows, columns), th_tensor_scalar(TH_S(sizes[1]), TH_INT64));
     }
     th_tensor *causal = th_nn_generate_square_subsequent_mask(sizes[0], TH_CPU, TH_FLOAT32);
     return strncmp(spec, "cb:", 3) == 0 ? th_isneginf(causal) : causal;
@@ -171,6 +176,22 @@ static void finish(th_module *module, const char *name, const char *specs, const
     }
 }
 
+static th_tensor *begin_init(const char *name, const char *sizes)
+{
+    char spec[64];
+    begin(name, sizes, "init");
+    snprintf(spec, sizeof spec, "z:%s", sizes);
+    return make_input(spec, NULL);
+}
+
+static void finish_init(th_tensor *result)
+{
+    print_tensor("out", "0", result);
+    printf("rng ");
+    print_bytes(th_rand(TH_INTS(1), .dtype = TH_FLOAT64));
+    putchar('\n');
+}
+
 int main(void)
 {
     th_set_error_policy(TH_ERROR_RETURN, NULL, NULL);
@@ -180,6 +201,12 @@ int main(void)
         TH_SCOPE();                          \
         begin(name, specs, mode);            \
         finish(module, name, specs, mode);   \
+    } while (0);
+#define INIT(name, sizes, expression)                \
+    do {                                             \
+        TH_SCOPE();                                  \
+        th_tensor *t = begin_init(name, sizes);      \
+        finish_init(expression);                     \
     } while (0);
 #include "modules_cases.h"
     printf("end\n");

@@ -15,7 +15,6 @@ except ImportError:
     sys.exit(77)
 
 warnings.filterwarnings("ignore")
-MODERN = hasattr(torch.nn.functional, "scaled_dot_product_attention")
 ENC, DEC = nn.TransformerEncoderLayer, nn.TransformerDecoderLayer
 
 MODULES = {
@@ -131,6 +130,11 @@ MODULES = {
     "transformer": lambda: nn.Transformer(8, 2, 2, 2, 16, dropout=0.2, batch_first=True),
     "transformer_eval": lambda: nn.Transformer(8, 2, 2, 2, 16, batch_first=True),
     "transformer_pre_norm": lambda: nn.Transformer(8, 4, 1, 1, 12, norm_first=True, activation="gelu"),
+    "encoder_eval": lambda: nn.TransformerEncoder(ENC(8, 2, 16, batch_first=True), 2, nn.LayerNorm(8)),
+    "encoder_eval_gaps": lambda: nn.TransformerEncoder(ENC(8, 2, 16, batch_first=True), 2),
+    "encoder_eval_no_nested": lambda: nn.TransformerEncoder(ENC(8, 2, 16, batch_first=True), 2, enable_nested_tensor=False),
+    "encoder_eval_causal": lambda: nn.TransformerEncoder(ENC(8, 2, 16, batch_first=True, activation="gelu"), 2),
+    "encoder_eval_seq_first": lambda: nn.TransformerEncoder(ENC(8, 2, 16), 2),
     "mse_loss": lambda: nn.MSELoss(),
     "l1_loss": lambda: nn.L1Loss(reduction="sum"),
     "smooth_l1_loss": lambda: nn.SmoothL1Loss(beta=0.5),
@@ -144,6 +148,25 @@ MODULES = {
     "bce_with_logits_loss": lambda: nn.BCEWithLogitsLoss(pos_weight=torch.rand(4)),
     "kl_div_loss": lambda: nn.KLDivLoss(reduction="batchmean"),
     "kl_div_loss_log": lambda: nn.KLDivLoss(reduction="mean", log_target=True),
+}
+
+INITS = {
+    "uniform_": lambda t: nn.init.uniform_(t, -0.5, 0.25),
+    "normal_": lambda t: nn.init.normal_(t, 0.3, 2.0),
+    "normal_large": lambda t: nn.init.normal_(t),
+    "constant_": lambda t: nn.init.constant_(t, 0.1),
+    "ones_": lambda t: nn.init.ones_(t),
+    "zeros_": lambda t: nn.init.zeros_(t),
+    "xavier_uniform_": lambda t: nn.init.xavier_uniform_(t, nn.init.calculate_gain("relu")),
+    "xavier_normal_": lambda t: nn.init.xavier_normal_(t, gain=0.7),
+    "kaiming_uniform_": lambda t: nn.init.kaiming_uniform_(t),
+    "kaiming_uniform_out": lambda t: nn.init.kaiming_uniform_(t, 0.3, "fan_out"),
+    "kaiming_normal_": lambda t: nn.init.kaiming_normal_(t, mode="fan_out", nonlinearity="relu"),
+    "trunc_normal_": lambda t: nn.init.trunc_normal_(t, 0.1, 1.5),
+    "trunc_normal_narrow": lambda t: nn.init.trunc_normal_(t, 0.0, 1.0, 0.1, 0.3),
+    "trunc_normal_tail": lambda t: nn.init.trunc_normal_(t, a=1.0, b=2.0),
+    "orthogonal_": lambda t: nn.init.orthogonal_(t),
+    "orthogonal_wide": lambda t: nn.init.orthogonal_(t, 1.5),
 }
 
 # Options that are arguments of forward() in Python.
@@ -187,6 +210,8 @@ def make_input(spec, earlier):
         mask = torch.rand(shape) > 0.6
         mask[:, 0] = False
         return mask
+    if kind == "r":
+        return torch.arange(shape[0])[:, None] + torch.arange(shape[1]) >= shape[1]
     causal = torch.triu(torch.full((shape[0], shape[0]), float("-inf")), diagonal=1)
     return torch.isneginf(causal) if kind == "cb" else causal
 
@@ -214,6 +239,9 @@ def run_case(header):
     train = mode == "train"
     lines = ["case " + header]
     torch.manual_seed(20240601)
+    if mode == "init":
+        result = INITS[name](torch.zeros([int(n) for n in specs.split(",")]))
+        return lines + [line("out", 0, result), "rng " + as_bytes(torch.rand(1, dtype=torch.float64))]
     module = MODULES[name]()
     lines += [line("state", key, value) for key, value in module.state_dict().items()]
     lines.append("repr " + repr(module).replace("\n", "\\n"))
@@ -266,13 +294,13 @@ def main():
             if h != w:
                 print("   C     ", h[:200])
                 print("   Python", w[:200])
-    missing = set(MODULES) - {header.split("|")[0] for header in cases}
+    missing = (set(MODULES) | set(INITS)) - {header.split("|")[0] for header in cases}
     if missing:
         print("cases without a C side:", ", ".join(sorted(missing)))
     complete = done.stdout.endswith("end\n")
     if not complete:
         print("the C program did not reach its end, exit status", done.returncode)
-    print(f"{len(cases) - bad} of {len(cases)} modules equal to torch {torch.__version__}, bit for bit")
+    print(f"{len(cases) - bad} of {len(cases)} cases equal to torch {torch.__version__}, bit for bit")
     return 0 if bad == 0 and not missing and complete and cases else 1
 
 
