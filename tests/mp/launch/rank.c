@@ -22,6 +22,13 @@ static void say(const char *text)
     if (write(1, line, (size_t)length) != length) _exit(90);
 }
 
+/* As if nothing caught the signal: sanitizers would, to report it. */
+static int die_of(int number)
+{
+    signal(number, SIG_DFL);
+    return raise(number);
+}
+
 static void sleep_long(void)
 {
     for (;;) sleep(100);
@@ -110,7 +117,7 @@ static th_status work(void *user, fabric_launch_result *result)
     char text[64];
     say("works");
     if (strcmp(user, "fail") == 0 && rank_of() == 1) return th__fail(TH_ERR_VALUE, "work", "no luck");
-    if (strcmp(user, "die") == 0 && rank_of() == 1) raise(SIGSEGV);
+    if (strcmp(user, "die") == 0 && rank_of() == 1) die_of(SIGSEGV);
     if (strcmp(user, "fail") == 0 || strcmp(user, "die") == 0) sleep_long();
     snprintf(text, sizeof text, "%s from rank %d of %s", (char *)user, rank_of(), getenv("WORLD_SIZE"));
     result->data = strdup(text);
@@ -155,7 +162,7 @@ int main(int argc, char **argv)
     if (strcmp(what, "args") == 0) return execvp("echo", argv);
     if (strcmp(what, "meet") == 0) return meet();
     if (strcmp(what, "exit") == 0 && mine) return usleep(50000), atoi(b);
-    if (strcmp(what, "signal") == 0 && mine) return usleep(50000), raise(atoi(b));
+    if (strcmp(what, "signal") == 0 && mine) return usleep(50000), die_of(atoi(b));
     if (strcmp(what, "abort") == 0 && mine) abort();
     if (strcmp(what, "trap") == 0) return trap(atoi(a));
     if (strcmp(what, "chain") == 0) return chain();
