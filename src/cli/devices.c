@@ -48,15 +48,13 @@ static bool is(const char *text, const char *word) { return text != NULL && strc
 
 static bool count_gpus(const char *devices, const char *accelerator, int available, int *processes)
 {
-    int *ids = NULL;
-    size_t count = 0;
     if (available == 0)
         return th__fail(TH_ERR_RUNTIME, "run", "accelerator '%s' was asked for, but this machine has none; available: cpu",
                         accelerator) == TH_OK;
-    if (th__parse_device_ids(devices, "cuda", available, true, &ids, &count) != TH_OK) return false;
-    free(ids);
-    *processes = (int)count;
-    return true;
+    *processes = th__parse_gpu_ids(devices, available, accelerator, false, NULL, 0);
+    if (*processes == 0)
+        th__fail(TH_ERR_VALUE, "run", "devices='%s' selects no device; %s needs at least one", devices, accelerator);
+    return th__pending() == TH_OK;
 }
 
 static bool count_for(const char *accelerator, const char *devices, int *processes)

@@ -164,9 +164,9 @@ static void counts_gpus(void **state)
     }
     setenv("FAKE_CUDA_COUNT", "2", 1);
     run("--accelerator cuda --devices 3" RANK "ok");
-    expect(1, NULL, "there are only 2: 0 and 1");
+    expect(1, NULL, "only has: [0, 1]");
     run("--accelerator cuda --devices 1,1" RANK "ok");
-    expect(1, NULL, "has 1 twice");
+    expect(1, NULL, "names GPU 1 twice");
     setenv("FAKE_CUDA_COUNT", "0", 1);
     run("--accelerator gpu" RANK "ok");
     expect(1, NULL, "accelerator 'gpu' was asked for, but this machine has none");
