@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { PREFETCH_MAX = 4096 }; /* bytes of the next image; the processor finds the rest by itself */
+
 typedef struct idx_dataset {
     th__idx images, labels;
     bool has_labels, raw;
@@ -20,9 +22,31 @@ typedef struct idx_dataset {
 
 static int64_t idx_len(void *self) { return ((idx_dataset *)self)->images.sizes[0]; }
 
+/* Eight pixels per load; the background of most images is runs of zeros. */
 static void convert(const uint8_t *restrict from, float *restrict to, size_t n, const float *restrict table)
 {
-    for (size_t i = 0; i < n; i++) to[i] = table[from[i]];
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        uint64_t eight;
+        memcpy(&eight, from + i, sizeof eight);
+        if (eight == 0) {
+            for (size_t k = 0; k < 8; k++) to[i + k] = table[0];
+        } else {
+            for (size_t k = 0; k < 8; k++) to[i + k] = table[from[i + k]];
+        }
+    }
+    for (; i < n; i++) to[i] = table[from[i]];
+}
+
+/* Rows are read in random order: ask for the next one while this one is converted. */
+static void expect_image(const idx_dataset *set, int64_t index)
+{
+#ifdef __GNUC__
+    const uint8_t *from = set->images.bytes + (size_t)index * set->pixels;
+    for (size_t i = 0; i < set->pixels && i < PREFETCH_MAX; i += 64) __builtin_prefetch(from + i);
+#else
+    (void)set, (void)index;
+#endif
 }
 
 static void copy_image(const idx_dataset *set, int64_t index, void *target, size_t row)
@@ -43,7 +67,10 @@ static th_status idx_get_batch(void *self, const int64_t *indices, size_t n, th_
     th_tensor *images = th__data_empty_rows((int64_t)n, (th_ints){set->shape, 3}, set->raw ? TH_UINT8 : TH_FLOAT32);
     void *pixels = th_data_ptr(images);
     TH__CHECK_PENDING();
-    for (size_t i = 0; i < n && set->pixels > 0; i++) copy_image(set, indices[i], pixels, i);
+    for (size_t i = 0; i < n && set->pixels > 0; i++) {
+        if (i + 1 < n) expect_image(set, indices[i + 1]);
+        copy_image(set, indices[i], pixels, i);
+    }
     batch->data[0] = images;
     batch->size = 1;
     if (!set->has_labels) return TH_OK;

@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -110,12 +111,26 @@ static th_status check_length(const char *name, size_t found, size_t expected)
 
 /* ---------------------------------------------------------------- plain and gzip contents */
 
+/* Batches gather rows from all over this memory: large pages save most of the address translation. */
+static uint8_t *allocate(size_t size)
+{
+#ifdef MADV_HUGEPAGE
+    enum { PAGE = 2 << 20 };
+    void *block = NULL;
+    if (size >= 4 * PAGE && posix_memalign(&block, PAGE, size) == 0) {
+        (void)madvise(block, size, MADV_HUGEPAGE); /* a wish: nothing depends on it */
+        return block;
+    }
+#endif
+    return th__malloc(size);
+}
+
 static th_status decode_plain(const char *name, const uint8_t *data, size_t size, th__idx *idx)
 {
     size_t header, body;
     TH__TRY(parse_header(name, data, size, idx, &header, &body));
     TH__TRY(check_length(name, size - header, body));
-    if ((idx->bytes = th__malloc(body)) == NULL) return th__pending();
+    if ((idx->bytes = allocate(body)) == NULL) return th__pending();
     if (body > 0) memcpy(idx->bytes, data + header, body);
     idx->size = body;
     return TH_OK;
@@ -140,7 +155,7 @@ static th_status decode_gzip(const char *name, const uint8_t *data, size_t size,
     if (status == TH_OK && body / 1040 > size)
         status = FAULT("'%s' is truncated: its header promises %zu bytes, more than its %zu bytes of gzip data can hold", name, body,
                        size);
-    if (status == TH_OK && (idx->bytes = th__malloc(body)) == NULL) status = th__pending();
+    if (status == TH_OK && (idx->bytes = allocate(body)) == NULL) status = th__pending();
     if (status == TH_OK) status = th__gunzip_read(stream, idx->bytes, body, &got);
     if (status == TH_OK) status = th__gunzip_read(stream, &extra, 1, &got_extra); /* also checks the last member's CRC */
     if (status == TH_OK) status = check_length(name, got + got_extra, body);
