@@ -90,6 +90,8 @@ FABRIC_API int fabric_finish(fabric *fab);
 /** Starts the other processes when the strategy needs them and prepares this one. Harmless on a single device, also repeatedly. Under
  * `fabric run`, which has done it already, it is TH_ERR_RUNTIME. */
 FABRIC_API th_status fabric_launch(fabric *fab);
+/** Have the processes been made and joined? True under `fabric run`; on a single device after fabric_launch. */
+FABRIC_API bool fabric_is_launched(fabric *fab);
 /** The work of one process: gets Fabric and `user`. Its value on rank 0 is what fabric_launch_fn returns. [owned] or NULL for none */
 typedef th_value *(*fabric_entry)(fabric *fab, void *user);
 /** The same, then runs `function` in every process. Needed for "ddp_spawn" and "ddp_fork". NULL function is TH_ERR_TYPE. [owned] */

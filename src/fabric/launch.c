@@ -16,6 +16,11 @@ static th_status check_not_under_cli(fabric *fab, const char *function)
     return th__fail(TH_ERR_RUNTIME, function, "this program was started by 'fabric run', which has launched it already: remove the call");
 }
 
+bool fabric_is_launched(fabric *fab)
+{
+    return fabric__check(fab, __func__) && fab->launched;
+}
+
 th_status fabric_launch(fabric *fab)
 {
     FABRIC__ENTER(fab);
