@@ -1,0 +1,36 @@
+"""Runs a C example beside a Python script and compares their losses bit for bit. Exit code 77 means: cannot be compared here.
+
+    compare_losses.py PYTHON SCRIPT PROGRAM STEPS [--data PATH] [--precision NAME]
+"""
+import os
+import subprocess
+import sys
+import tempfile
+
+python, script, program, steps = sys.argv[1:5]
+extra = sys.argv[5:]
+
+check = subprocess.run([python, "-c", "import torch; print(torch.__version__.split('+')[0])"], capture_output=True, text=True)
+if check.returncode != 0:
+    print(f"skipped: {python} has no torch")
+    sys.exit(77)
+
+environment = dict(os.environ, OMP_NUM_THREADS="1")
+expected = subprocess.Popen(
+    [python, script, "--steps", steps, "--threads", "1", *extra], stdout=subprocess.PIPE, text=True, env=environment
+)
+with tempfile.TemporaryDirectory() as folder:
+    path = os.path.join(folder, "losses")
+    command = [program, "--epochs", "1", "--limit-batches", steps, "--threads", "1", "--log-losses", path, *extra]
+    ours = subprocess.run(command, stdout=subprocess.DEVNULL, env=environment)
+    theirs = expected.communicate()[0].split()
+    if expected.returncode != 0 or ours.returncode != 0:
+        sys.exit(f"exit codes: {script} {expected.returncode}, {program} {ours.returncode}")
+    with open(path) as f:
+        got = f.read().split()
+if len(got) != int(steps) or len(theirs) != int(steps):
+    sys.exit(f"{len(got)} and {len(theirs)} losses, expected {steps} of each")
+for i, (a, b) in enumerate(zip(got, theirs)):
+    if float.fromhex(a) != float.fromhex(b):
+        sys.exit(f"step {i}: {float.fromhex(a)!r} ({a}) in C, {float.fromhex(b)!r} ({b}) in Python")
+print(f"{steps} losses are equal to the last bit (torch {check.stdout.strip()}); the last is {float.fromhex(got[-1])}")

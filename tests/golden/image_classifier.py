@@ -1,0 +1,97 @@
+"""Losses of the image classifier, as Lightning Fabric (or plain PyTorch, where Lightning is not installed) computes them: one hexadecimal
+number per line. The C program examples/image_classifier must print the same bits.
+
+    image_classifier.py [--steps 200] [--data FOLDER] [--threads 1] [--precision 32-true] [--no-fabric]
+"""
+import argparse
+import gzip
+import os
+import struct
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+def read_idx(path):
+    with gzip.open(path, "rb") as f:
+        data = f.read()
+    dims = data[3]
+    sizes = struct.unpack(">" + "I" * dims, data[4 : 4 + 4 * dims])
+    return torch.frombuffer(bytearray(data[4 + 4 * dims :]), dtype=torch.uint8).reshape(sizes)
+
+
+class Images(torch.utils.data.Dataset):
+    """torchvision's MNIST with ToTensor and Normalize, without torchvision."""
+
+    def __init__(self, folder, part):
+        self.images = read_idx(os.path.join(folder, f"{part}-images-idx3-ubyte.gz"))
+        self.labels = read_idx(os.path.join(folder, f"{part}-labels-idx1-ubyte.gz"))
+
+    def __len__(self):
+        return len(self.images)
+
+    def __getitem__(self, index):
+        image = self.images[index].unsqueeze(0).to(torch.float32).div(255)
+        return image.sub_(torch.tensor(0.1307)).div_(torch.tensor(0.3081)), int(self.labels[index])
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 32, 3, 1)
+        self.conv2 = nn.Conv2d(32, 64, 3, 1)
+        self.dropout1 = nn.Dropout(0.25)
+        self.dropout2 = nn.Dropout(0.5)
+        self.fc1 = nn.Linear(9216, 128)
+        self.fc2 = nn.Linear(128, 10)
+
+    def forward(self, x):
+        x = F.relu(self.conv1(x))
+        x = F.relu(self.conv2(x))
+        x = self.dropout1(F.max_pool2d(x, 2))
+        x = self.dropout2(F.relu(self.fc1(torch.flatten(x, 1))))
+        return F.log_softmax(self.fc2(x), dim=1)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--data", default="/usr/share/datasets/fashion-mnist")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--precision", default=None)
+    parser.add_argument("--no-fabric", action="store_true")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+
+    fabric = None
+    if not args.no_fabric:
+        try:
+            from lightning_fabric import Fabric
+
+            fabric = Fabric(accelerator="cpu", devices=1, precision=args.precision)
+        except ImportError:
+            pass
+    if fabric is not None:
+        fabric.seed_everything(1, verbose=False)
+    else:
+        torch.manual_seed(1)
+
+    loader = torch.utils.data.DataLoader(Images(args.data, "train"), batch_size=64, shuffle=True)
+    model = Net()
+    optimizer = torch.optim.Adadelta(model.parameters(), lr=1.0)
+    if fabric is not None:
+        model, optimizer = fabric.setup(model, optimizer)
+        loader = fabric.setup_dataloaders(loader)
+    model.train()
+    for step, (data, target) in enumerate(loader, 1):
+        optimizer.zero_grad()
+        loss = F.nll_loss(model(data), target)
+        fabric.backward(loss) if fabric is not None else loss.backward()
+        optimizer.step()
+        print(loss.item().hex())
+        if step == args.steps:
+            break
+
+
+main()
