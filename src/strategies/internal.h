@@ -27,6 +27,8 @@ bool fabric__strategy_check(const fabric_strategy *strategy, const char *functio
 
 /* What the registry makes built-in names of; `preset` is "key=value,key=value". */
 fabric_strategy *fabric__strategy_ddp_create(const char *preset);           /* ddp.c */
+fabric_strategy *fabric__strategy_dp_create(const char *preset);            /* dp.c */
+fabric_strategy *fabric__strategy_unavailable(const char *preset);          /* unavailable.c: `preset` is the name */
 
 /* Facts of the table that have no slot function. */
 bool fabric__strategy_single_process(fabric_strategy *strategy);

@@ -9,14 +9,29 @@
     {name_, &(const fabric_strategy_entry){sizeof(fabric_strategy_entry), name_, description_, create_, preset_, false}, \
      description_}
 
-/* Only what can be made; the connector knows the other names and says why each cannot be had. */
 static const th__registry_item builtins[] = {
+    ENTRY("dp", fabric__strategy_dp_create, NULL, "one process, several devices"),
     ENTRY("ddp", fabric__strategy_ddp_create, "start_method=popen", "data parallel: one process per device"),
     ENTRY("ddp_spawn", fabric__strategy_ddp_create, "start_method=spawn", "ddp, processes started around a function"),
     ENTRY("ddp_fork", fabric__strategy_ddp_create, "start_method=fork", "ddp, processes forked before any tensor work"),
     ENTRY("ddp_notebook", fabric__strategy_ddp_create, "start_method=fork", "the same as ddp_fork"),
     ENTRY("ddp_find_unused_parameters_true", fabric__strategy_ddp_create, "start_method=popen,find_unused_parameters=true",
           "ddp for models that do not use every parameter in each step"),
+    ENTRY("fsdp", fabric__strategy_unavailable, "fsdp", "fully sharded data parallel"),
+    ENTRY("fsdp_cpu_offload", fabric__strategy_unavailable, "fsdp_cpu_offload", "fsdp with parameters on the CPU"),
+    ENTRY("deepspeed", fabric__strategy_unavailable, "deepspeed", "ZeRO stage 2"),
+    ENTRY("deepspeed_stage_1", fabric__strategy_unavailable, "deepspeed_stage_1", "ZeRO stage 1"),
+    ENTRY("deepspeed_stage_1_offload", fabric__strategy_unavailable, "deepspeed_stage_1_offload", "ZeRO stage 1, offloaded"),
+    ENTRY("deepspeed_stage_2", fabric__strategy_unavailable, "deepspeed_stage_2", "ZeRO stage 2"),
+    ENTRY("deepspeed_stage_2_offload", fabric__strategy_unavailable, "deepspeed_stage_2_offload", "ZeRO stage 2, offloaded"),
+    ENTRY("deepspeed_stage_3", fabric__strategy_unavailable, "deepspeed_stage_3", "ZeRO stage 3"),
+    ENTRY("deepspeed_stage_3_offload", fabric__strategy_unavailable, "deepspeed_stage_3_offload", "ZeRO stage 3, offloaded"),
+    ENTRY("deepspeed_stage_3_offload_nvme", fabric__strategy_unavailable, "deepspeed_stage_3_offload_nvme",
+          "ZeRO stage 3, offloaded to NVMe"),
+    ENTRY("xla", fabric__strategy_unavailable, "xla", "TPU"),
+    ENTRY("xla_fsdp", fabric__strategy_unavailable, "xla_fsdp", "TPU, fully sharded"),
+    ENTRY("single_xla", fabric__strategy_unavailable, "single_xla", "one TPU device"),
+    ENTRY("single_tpu", fabric__strategy_unavailable, "single_tpu", "the old name of single_xla"),
 };
 static th__registry registry = TH__REGISTRY("strategy", builtins);
 
