@@ -1,14 +1,9 @@
 /* fabric/launch.c: fabric_launch: from one process to all of them. The launchers make them; here is what each does afterwards. */
+#include "dist/internal.h"
 #include "fabric/internal.h"
 #include "strategies/internal.h"
 #include <cfabric/plugin/launcher.h>
 #include <stdlib.h>
-#if __has_include("dist/internal.h")
-#include "dist/internal.h"
-#else /* until the room exists */
-#define th__wire_encode(value, data, size) TH__FAIL(TH_ERR_UNAVAILABLE, "results cannot be passed between processes yet")
-#define th__wire_decode(data, size) NULL
-#endif
 
 static th_status set_up_environment(fabric *fab)
 {
