@@ -113,7 +113,4 @@ struct th_nn_linear_args;
 /* A Linear that is printed under another class name. */
 th_module *th__linear_named(const char *class_name, struct th_nn_linear_args args);
 
-/* Whether the libtorch that runs is at least major.minor. */
-bool th__torch_at_least(int major, int minor);
-
 #endif

@@ -40,13 +40,6 @@ const char *th__repr_tuple(const int64_t *values, size_t n, char buffer[256])
     return buffer;
 }
 
-bool th__torch_at_least(int major, int minor)
-{
-    int have_major = 0, have_minor = 0;
-    sscanf(th_torch_version(), "%d.%d", &have_major, &have_minor);
-    return have_major > major || (have_major == major && have_minor >= minor);
-}
-
 /* ---------------------------------------------------------------- the tree */
 
 static char *module_text(th_module *module);

@@ -219,15 +219,3 @@ th_status th__check_implementation(const th__group *group, const char *cls, int 
         return th__fail(TH_ERR_NOT_IMPLEMENTED, cls, "differentiable=True is not implemented: steps run without gradients");
     return TH_OK;
 }
-
-bool th__torch_at_least(int major, int minor)
-{
-    static int cached_major = -1, cached_minor;
-    if (cached_major < 0) {
-        int found_major = 0, found_minor = 0;
-        if (sscanf(th_torch_version(), "%d.%d", &found_major, &found_minor) != 2) found_major = 999;
-        cached_minor = found_minor;
-        cached_major = found_major;
-    }
-    return cached_major > major || (cached_major == major && cached_minor >= minor);
-}

@@ -63,9 +63,6 @@ static inline bool th__opt_bool(const th__group *group, size_t index) { return g
 /* An optional bool argument as a TH_OPTION_MAYBE value. */
 static inline double th__maybe(th_opt_bool value) { return value.has ? (value.value ? 1.0 : 0.0) : -1.0; }
 
-/* Which version of the algorithms: PyTorch 2.1 changed the rounding of some moments (lerp instead of mul and add). */
-bool th__torch_at_least(int major, int minor);
-
 /* Checks shared by the classes: raises PyTorch's "Invalid <what>: <value>". */
 th_status th__check_range(const char *cls, const char *what, double value, double low, bool ok);
 th_status th__check_not_negative(const char *cls, const char *what, double value);

@@ -20,4 +20,7 @@ typedef struct th__init_context { th_device device; th_dtype dtype; bool skip_in
 th__init_context th__init_context_get(void);
 th__init_context th__init_context_swap(th__init_context next);
 
+/* Whether the libtorch that runs is at least major.minor: where PyTorch's own algorithms changed from one to the next. */
+bool th__torch_at_least(int major, int minor);
+
 #endif
