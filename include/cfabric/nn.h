@@ -17,7 +17,7 @@ struct th_module_args {
     void (*free_data)(void *data);                               /**< may be NULL; free() is usual */
     th_status (*reset_parameters)(th_module *self);              /**< re-initialises own parameters; may be NULL */
     const char *extra_repr;                                      /**< copied; shown when printed; may be NULL */
-    th_module *(*clone)(th_module *self);                        /**< a deep copy [owned]; may be NULL. Only th_module_clone uses it */
+    th_module *(*clone)(th_module *self); /**< a deep copy [owned]; may be NULL. Only th_module_clone uses it */
 };
 /** A user-defined module. [owned] If it fails, `data` stays the caller's. */
 FABRIC_API FABRIC_NODISCARD th_module *th_module_new_call(struct th_module_args args);
@@ -65,8 +65,8 @@ FABRIC_API bool th_is_training(th_module *module);
 /** Module.to(): floating parameters and buffers to `dtype` (TH_DTYPE_NONE: unchanged), all to `device` (none: unchanged). The
  * tensor objects stay the same, so optimizers keep working. */
 FABRIC_API th_status th_module_to(th_module *module, th_device device, th_dtype dtype);
-/** Module.to_empty(): new memory without values on `device`. Tensors that leave the meta device become new objects: ask the module
- * for them again. Shared ones stay shared. */
+/** Module.to_empty(): new memory without values on `device`. Tensors that leave the meta device become new objects: ask the
+ * module for them again. Shared ones stay shared. */
 FABRIC_API th_status th_module_to_empty(th_module *module, th_device device);
 /** Runs the module's own reset_parameters, if it has one; not its children's (use th_module_apply). */
 FABRIC_API th_status th_module_reset_parameters(th_module *module);
@@ -81,8 +81,8 @@ FABRIC_API size_t th_module_n_children(th_module *module);
 FABRIC_API th_module *th_module_child_at(th_module *module, size_t i, const char **name);
 FABRIC_API const char *th_module_class(th_module *module);
 
-/** Visits name and tensor of every parameter / buffer (depth first, own ones before children's; shared ones once) until `fn` returns
- * non-zero; that value is returned. `name` is the dotted path. */
+/** Visits name and tensor of every parameter / buffer (depth first, own ones before children's; shared ones once) until `fn`
+ * returns non-zero; that value is returned. `name` is the dotted path. */
 FABRIC_API int th_named_parameters(th_module *module, int (*fn)(const char *name, th_tensor *tensor, void *user), void *user);
 FABRIC_API int th_named_buffers(th_module *module, int (*fn)(const char *name, th_tensor *tensor, void *user), void *user);
 /** Visits every module, itself first under "". */
@@ -104,7 +104,7 @@ FABRIC_API void th_module_print(th_module *module);
 FABRIC_API char *th_module_to_string(th_module *module);
 
 /* ---- forward hooks (register_forward_pre_hook, register_forward_hook) */
-typedef th_tensors (*th_forward_pre_hook)(th_module *module, th_tensors inputs, void *user);  /**< return inputs for no change */
+typedef th_tensors (*th_forward_pre_hook)(th_module *module, th_tensors inputs, void *user); /**< return inputs for no change */
 typedef th_tensors (*th_forward_hook)(th_module *module, th_tensors inputs, th_tensors outputs, void *user);
 FABRIC_API th_status th_register_forward_pre_hook(th_module *module, th_forward_pre_hook hook, void *user);
 FABRIC_API th_status th_register_forward_hook(th_module *module, th_forward_hook hook, void *user);

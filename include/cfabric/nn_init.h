@@ -7,6 +7,8 @@
 
 #include <cfabric/tensor.h>
 
+/* clang-format off: the declarations read as tables */
+
 TH_BEGIN_DECLS
 
 struct th_nn_init_uniform__args { th_tensor *tensor; double a, b; th_generator *generator; };

@@ -13,6 +13,8 @@
 #include <cfabric/nn.h>
 #include <cfabric/nn_init.h>
 
+/* clang-format off: the declarations read as tables */
+
 TH_BEGIN_DECLS
 
 /* ================================================================ linear */

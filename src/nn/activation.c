@@ -24,16 +24,16 @@ static th_module *build(const char *name, activation options, forward_fn *forwar
 
 /* ---------------------------------------------------------------- only `inplace` */
 
-#define INPLACE_ONLY(function, class_name, operator_, operator_inplace, shown)                                         \
-    static th_tensor *function##_forward(th_module *self, th_tensor *input)                                            \
-    {                                                                                                                  \
-        return OPTIONS(self).inplace ? operator_inplace(input) : operator_(input);                                     \
-    }                                                                                                                  \
-    th_module *th_nn_##function##_call(struct th_nn_inplace_args args)                                                 \
-    {                                                                                                                  \
-        TH__CHECK_PENDING_NULL();                                                                                      \
-        return build(class_name, (activation){.inplace = args.inplace}, function##_forward,                            \
-                     (shown) && args.inplace ? "inplace=True" : "");                                                   \
+#define INPLACE_ONLY(function, class_name, operator_, operator_inplace, shown)                                                   \
+    static th_tensor *function##_forward(th_module *self, th_tensor *input)                                                      \
+    {                                                                                                                            \
+        return OPTIONS(self).inplace ? operator_inplace(input) : operator_(input);                                               \
+    }                                                                                                                            \
+    th_module *th_nn_##function##_call(struct th_nn_inplace_args args)                                                           \
+    {                                                                                                                            \
+        TH__CHECK_PENDING_NULL();                                                                                                \
+        return build(class_name, (activation){.inplace = args.inplace}, function##_forward,                                      \
+                     (shown) && args.inplace ? "inplace=True" : "");                                                             \
     }
 
 INPLACE_ONLY(relu, "ReLU", th_relu, th_relu_, true)
@@ -46,16 +46,16 @@ INPLACE_ONLY(hardsigmoid, "Hardsigmoid", th_hardsigmoid, th_hardsigmoid_, false)
 
 /* ---------------------------------------------------------------- no options */
 
-#define NO_OPTIONS(function, class_name, expression)                        \
-    static th_tensor *function##_forward(th_module *self, th_tensor *input) \
-    {                                                                       \
-        (void)self;                                                         \
-        return expression;                                                  \
-    }                                                                       \
-    th_module *th_nn_##function(void)                                       \
-    {                                                                       \
-        TH__CHECK_PENDING_NULL();                                           \
-        return build(class_name, (activation){0}, function##_forward, ""); \
+#define NO_OPTIONS(function, class_name, expression)                                                                             \
+    static th_tensor *function##_forward(th_module *self, th_tensor *input)                                                      \
+    {                                                                                                                            \
+        (void)self;                                                                                                              \
+        return expression;                                                                                                       \
+    }                                                                                                                            \
+    th_module *th_nn_##function(void)                                                                                            \
+    {                                                                                                                            \
+        TH__CHECK_PENDING_NULL();                                                                                                \
+        return build(class_name, (activation){0}, function##_forward, "");                                                       \
     }
 
 NO_OPTIONS(sigmoid, "Sigmoid", th_sigmoid(input))
@@ -198,7 +198,8 @@ th_module *th_nn_threshold_call(struct th_nn_threshold_args args)
     char repr[TH__REPR_MAX] = "", a[40], b[40];
     th__repr_add(repr, "threshold=%s, value=%s%s", th__repr_double(args.threshold, a), th__repr_double(args.value, b),
                  inplace_text(args.inplace));
-    return build("Threshold", (activation){.a = args.threshold, .b = args.value, .inplace = args.inplace}, threshold_forward, repr);
+    return build("Threshold", (activation){.a = args.threshold, .b = args.value, .inplace = args.inplace}, threshold_forward,
+                 repr);
 }
 
 static th_tensor *rrelu_forward(th_module *self, th_tensor *input)
@@ -272,8 +273,10 @@ static th_module *new_softmax(const char *name, struct th_nn_softmax_args args, 
 {
     TH__CHECK_PENDING_NULL();
     char repr[TH__REPR_MAX] = "";
-    if (args.dim.has) th__repr_add(repr, "dim=%lld", (long long)args.dim.value);
-    else th__repr_add(repr, "dim=None");
+    if (args.dim.has)
+        th__repr_add(repr, "dim=%lld", (long long)args.dim.value);
+    else
+        th__repr_add(repr, "dim=None");
     return build(name, (activation){.dim = args.dim}, forward, repr);
 }
 

@@ -48,9 +48,15 @@ th__mha_view th__mha_look(const th_module *module)
 {
     const mha *m = module->args.data;
     const th_module *out = module->children[0].module;
-    return (th__mha_view){m->embed_dim, m->num_heads, m->batch_first, m->same_embed_dim, th__parameter_at(module, IN_PROJ_BIAS) != NULL,
-                          th__parameter_at(module, IN_PROJ_WEIGHT), th__parameter_at(module, IN_PROJ_BIAS),
-                          th__parameter_at(out, 0), th__parameter_at(out, 1)};
+    return (th__mha_view){m->embed_dim,
+                          m->num_heads,
+                          m->batch_first,
+                          m->same_embed_dim,
+                          th__parameter_at(module, IN_PROJ_BIAS) != NULL,
+                          th__parameter_at(module, IN_PROJ_WEIGHT),
+                          th__parameter_at(module, IN_PROJ_BIAS),
+                          th__parameter_at(out, 0),
+                          th__parameter_at(out, 1)};
 }
 
 th_tensor *th__mha_merge_masks(const th__mha_view *v, th_tensor *attn_mask, th_tensor *padding, th_tensor *query, int64_t *type)
@@ -58,9 +64,9 @@ th_tensor *th__mha_merge_masks(const th__mha_view *v, th_tensor *attn_mask, th_t
     *type = attn_mask != NULL ? 2 : 1;
     if (attn_mask == NULL) return padding;
     int64_t batch = th_size(query, 0), length = th_size(query, 1);
-    th_tensor *mask = th_dim(attn_mask) == 3 ? th_view(attn_mask, TH_INTS(batch, -1, length, length))
-                                             : th_expand(th_view(attn_mask, TH_INTS(1, 1, length, length)),
-                                                         TH_INTS(batch, v->num_heads, -1, -1));
+    th_tensor *mask = th_dim(attn_mask) == 3
+                          ? th_view(attn_mask, TH_INTS(batch, -1, length, length))
+                          : th_expand(th_view(attn_mask, TH_INTS(1, 1, length, length)), TH_INTS(batch, v->num_heads, -1, -1));
     if (padding == NULL) return mask;
     return th_add(mask, th_expand(th_view(padding, TH_INTS(batch, 1, 1, length)), TH_INTS(-1, v->num_heads, -1, -1)));
 }
@@ -109,7 +115,8 @@ static void project_packed(const call *c, th_tensor *w, th_tensor *b, th_tensor 
     bool self_attention = c->query == c->key;
     th_tensor *w_kv = w, *b_kv = b;
     if (!self_attention) {
-        th_tensors ws = th_split_with_sizes(w, TH_INTS(e, 2 * e)), bs = b != NULL ? th_split_with_sizes(b, TH_INTS(e, 2 * e)) : nothing;
+        th_tensors ws = th_split_with_sizes(w, TH_INTS(e, 2 * e)),
+                   bs = b != NULL ? th_split_with_sizes(b, TH_INTS(e, 2 * e)) : nothing;
         if (ws.size != 2) return;
         out[0] = th_linear(c->query, ws.data[0], th__input_at(bs, 0));
         w_kv = ws.data[1];
@@ -136,7 +143,8 @@ static void project(const call *c, th_tensor *out[3])
     }
     th_tensors bs = bias != NULL ? th_chunk(bias, 3) : nothing;
     th_tensor *inputs[3] = {c->query, c->key, c->value};
-    for (size_t i = 0; i < 3; i++) out[i] = th_linear(inputs[i], th__parameter_at(c->self, Q_PROJ_WEIGHT + i), th__input_at(bs, i));
+    for (size_t i = 0; i < 3; i++)
+        out[i] = th_linear(inputs[i], th__parameter_at(c->self, Q_PROJ_WEIGHT + i), th__input_at(bs, i));
 }
 
 static void widen_masks(call *c)
@@ -234,17 +242,19 @@ static bool check_shapes(call *c)
     int64_t dims = th_dim(c->query), other = c->batched ? 3 : 2;
     if (th__pending() != TH_OK) return false;
     if (dims != other || th_dim(c->key) != other || th_dim(c->value) != other)
-        th__fail(TH_ERR_RUNTIME, "th_forward", "query, key and value have %lld, %lld and %lld dimensions, expected 3 each, or 2 each "
-                 "without a batch", (long long)dims, (long long)th_dim(c->key), (long long)th_dim(c->value));
+        th__fail(TH_ERR_RUNTIME, "th_forward",
+                 "query, key and value have %lld, %lld and %lld dimensions, expected 3 each, or 2 each "
+                 "without a batch",
+                 (long long)dims, (long long)th_dim(c->key), (long long)th_dim(c->value));
     else if (th_size(c->query, -1) != c->m->embed_dim)
-        th__fail(TH_ERR_RUNTIME, "th_forward", "the query has %lld features, expected embed_dim %lld", (long long)th_size(c->query, -1),
-                 (long long)c->m->embed_dim);
+        th__fail(TH_ERR_RUNTIME, "th_forward", "the query has %lld features, expected embed_dim %lld",
+                 (long long)th_size(c->query, -1), (long long)c->m->embed_dim);
     else if (th_size(c->key, 0) != th_size(c->value, 0))
         th__fail(TH_ERR_RUNTIME, "th_forward", "key and value have lengths %lld and %lld, expected the same",
                  (long long)th_size(c->key, 0), (long long)th_size(c->value, 0));
     else if (c->padding != NULL && th_dim(c->padding) != other - 1)
-        th__fail(TH_ERR_RUNTIME, "th_forward", "key_padding_mask has %lld dimensions, expected %lld", (long long)th_dim(c->padding),
-                 (long long)other - 1);
+        th__fail(TH_ERR_RUNTIME, "th_forward", "key_padding_mask has %lld dimensions, expected %lld",
+                 (long long)th_dim(c->padding), (long long)other - 1);
     return th__pending() == TH_OK;
 }
 
@@ -256,7 +266,8 @@ static bool check_mask(call *c)
         c->mask = th_unsqueeze(c->mask, 0);
         return true;
     }
-    if (dims == 3 && th_size(c->mask, 0) == rows && th_size(c->mask, 1) == c->tgt_len && th_size(c->mask, 2) == src_len) return true;
+    if (dims == 3 && th_size(c->mask, 0) == rows && th_size(c->mask, 1) == c->tgt_len && th_size(c->mask, 2) == src_len)
+        return true;
     if (th__pending() == TH_OK)
         th__fail(TH_ERR_RUNTIME, "th_forward", "attn_mask has the wrong sizes, expected (%lld, %lld) or (%lld, %lld, %lld)",
                  (long long)c->tgt_len, (long long)src_len, (long long)rows, (long long)c->tgt_len, (long long)src_len);
@@ -280,8 +291,10 @@ static th_tensor *attend(call *c, th_tensor **weights)
         th__fail(TH_ERR_RUNTIME, "th_forward", "is_causal needs an attn_mask: th_nn_generate_square_subsequent_mask makes it");
         return NULL;
     }
-    if (c->causal && c->padding == NULL && !c->need_weights) c->mask = NULL;
-    else if (c->padding != NULL) c->causal = false;
+    if (c->causal && c->padding == NULL && !c->need_weights)
+        c->mask = NULL;
+    else if (c->padding != NULL)
+        c->causal = false;
     th_tensor *qkv[3] = {NULL, NULL, NULL};
     project(c, qkv);
     if (!check_mask(c)) return NULL;
@@ -300,17 +313,27 @@ static bool try_native(const th_module *self, const mha *m, const call *c, bool 
                        th_tensors *outputs)
 {
     th__mha_view v = th__mha_look(self);
-    bool plain = c->batched && c->query == c->key && c->key == c->value && !self->training && m->batch_first && m->same_embed_dim &&
-                 m->num_heads % 2 == 0 && !m->add_zero_attn && v.in_bias != NULL && th__parameter_at(self, BIAS_K) == NULL &&
-                 th_dtype_of(c->query) == th_dtype_of(v.in_weight);
+    bool plain = c->batched && c->query == c->key && c->key == c->value && !self->training && m->batch_first &&
+                 m->same_embed_dim && m->num_heads % 2 == 0 && !m->add_zero_attn && v.in_bias != NULL &&
+                 th__parameter_at(self, BIAS_K) == NULL && th_dtype_of(c->query) == th_dtype_of(v.in_weight);
     if (!plain || (c->modern ? float_masks : c->mask != NULL || m->dropout != 0)) return false;
     th_tensor *used[] = {c->query, v.in_weight, v.in_bias, v.out_weight, v.out_bias};
     if (!th__fused_allowed(used, 5)) return false;
     int64_t type = 1;
     th_tensor *mask = c->modern ? th__mha_merge_masks(&v, c->mask, c->padding, c->query, &type) : raw_padding;
-    th_arg args[] = {TH_A(c->query), TH_A(c->query), TH_A(c->query), TH_A_INT(v.embed_dim), TH_A_INT(v.num_heads),
-                     TH_A(v.in_weight), TH_A(v.in_bias), TH_A(v.out_weight), TH_A(v.out_bias), TH_A_NONE,
-                     TH_A_BOOL(c->need_weights), TH_A_BOOL(m->average_weights), TH_A_NONE};
+    th_arg args[] = {TH_A(c->query),
+                     TH_A(c->query),
+                     TH_A(c->query),
+                     TH_A_INT(v.embed_dim),
+                     TH_A_INT(v.num_heads),
+                     TH_A(v.in_weight),
+                     TH_A(v.in_bias),
+                     TH_A(v.out_weight),
+                     TH_A(v.out_bias),
+                     TH_A_NONE,
+                     TH_A_BOOL(c->need_weights),
+                     TH_A_BOOL(m->average_weights),
+                     TH_A_NONE};
     if (mask != NULL) {
         args[9] = (th_arg)TH_A(mask);
         args[12] = (th_arg)TH_A_INT(type);
@@ -336,15 +359,22 @@ static th_tensors forward(th_module *self, th_tensors inputs)
 {
     const mha *m = self->args.data;
     if (inputs.size < 3 || inputs.size > 5) {
-        th__fail(TH_ERR_TYPE, "th_forward", "%s takes query, key, value[, key_padding_mask[, attn_mask]], got %zu inputs", self->name,
-                 inputs.size);
+        th__fail(TH_ERR_TYPE, "th_forward", "%s takes query, key, value[, key_padding_mask[, attn_mask]], got %zu inputs",
+                 self->name, inputs.size);
         return nothing;
     }
     th__call_flags flags = {self, m->need_weights, false, false};
     th__call_flags_take(self, &flags);
-    call c = {.self = self, .m = m, .query = inputs.data[0], .key = inputs.data[1], .value = inputs.data[2],
-              .padding = th__input_at(inputs, 3), .mask = th__input_at(inputs, 4), .need_weights = flags.need_weights,
-              .causal = flags.is_causal, .modern = th_has_op("aten::scaled_dot_product_attention")};
+    call c = {.self = self,
+              .m = m,
+              .query = inputs.data[0],
+              .key = inputs.data[1],
+              .value = inputs.data[2],
+              .padding = th__input_at(inputs, 3),
+              .mask = th__input_at(inputs, 4),
+              .need_weights = flags.need_weights,
+              .causal = flags.is_causal,
+              .modern = th_has_op("aten::scaled_dot_product_attention")};
     c.batched = th_dim(c.query) == 3;
     if (th__pending() != TH_OK) return nothing;
     unify(&c);
@@ -386,12 +416,20 @@ th_module *th_nn_multihead_attention_call(struct th_nn_multihead_attention_args 
     int64_t e = args.embed_dim, kdim = args.kdim > 0 ? args.kdim : e, vdim = args.vdim > 0 ? args.vdim : e;
     if (e <= 0 || args.num_heads <= 0 || e % args.num_heads != 0) {
         th__fail(TH_ERR_VALUE, "th_nn_multihead_attention",
-                 "embed_dim %lld and num_heads %lld, expected numbers above zero with embed_dim divisible by num_heads", (long long)e,
-                 (long long)args.num_heads);
+                 "embed_dim %lld and num_heads %lld, expected numbers above zero with embed_dim divisible by num_heads",
+                 (long long)e, (long long)args.num_heads);
         return NULL;
     }
-    mha m = {e, args.num_heads, kdim, vdim, args.dropout, args.add_zero_attn, args.batch_first, kdim == e && vdim == e,
-             args.need_weights, args.average_attn_weights};
+    mha m = {e,
+             args.num_heads,
+             kdim,
+             vdim,
+             args.dropout,
+             args.add_zero_attn,
+             args.batch_first,
+             kdim == e && vdim == e,
+             args.need_weights,
+             args.average_attn_weights};
     th_module *module = TH__BUILTIN(&m, sizeof m, "MultiheadAttention", .forward_n = forward, .reset_parameters = reset);
     th__factory f = th__factory_resolve(args.device, args.dtype);
     th__parameter_if(m.same_embed_dim, module, "in_proj_weight", TH_INTS(3 * e, e), f);

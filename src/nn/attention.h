@@ -4,8 +4,8 @@
 
 #include "nn/module_impl.h"
 
-/* Arguments of forward() in Python that are no tensors. Set just before the module is called through th_forward_n, so that hooks and
- * wrappers still see the call; the next forward of that module on this thread takes them. */
+/* Arguments of forward() in Python that are no tensors. Set just before the module is called through th_forward_n, so that hooks
+ * and wrappers still see the call; the next forward of that module on this thread takes them. */
 typedef struct th__call_flags {
     const th_module *module;
     bool need_weights;
@@ -29,7 +29,8 @@ typedef struct th__mha_view {
 } th__mha_view;
 th__mha_view th__mha_look(const th_module *module);
 /* attn_mask and key_padding_mask as one mask for the fused operators (NULL: none); *type is 1 (padding only) or 2. */
-th_tensor *th__mha_merge_masks(const th__mha_view *mha, th_tensor *attn_mask, th_tensor *padding, th_tensor *query, int64_t *type);
+th_tensor *th__mha_merge_masks(const th__mha_view *mha, th_tensor *attn_mask, th_tensor *padding, th_tensor *query,
+                               int64_t *type);
 /* True when fused inference is allowed: no gradient is needed for any of them. */
 bool th__fused_allowed(th_tensor *const *tensors, size_t n);
 

@@ -30,8 +30,10 @@ static th_module *fill(th_module *container, th_modules modules)
     for (size_t i = 0; i < modules.size; i++) {
         if (container != NULL && th__pending() == TH_OK && modules.data[i] == NULL)
             th__fail(TH_ERR_TYPE, container->name, "module %zu is NULL, expected a module", i);
-        if (container != NULL && th__pending() == TH_OK) th_nn_append(container, modules.data[i]);
-        else th_module_free(modules.data[i]);
+        if (container != NULL && th__pending() == TH_OK)
+            th_nn_append(container, modules.data[i]);
+        else
+            th_module_free(modules.data[i]);
     }
     if (th__pending() == TH_OK) return container;
     th_module_free(container);

@@ -12,7 +12,7 @@ typedef struct conv {
     th__dims kernel, stride, padding, dilation, output_padding;
     char padding_string[8]; /* "" when numbers were given */
     char padding_mode[12];
-    int64_t pad[6];         /* for padding modes other than zeros: last dimension first, as pad() wants it */
+    int64_t pad[6]; /* for padding modes other than zeros: last dimension first, as pad() wants it */
     bool bias;
     th_device device;
     th_dtype dtype;
@@ -96,7 +96,8 @@ static void describe(const conv *c, char repr[TH__REPR_MAX])
     char kernel[256], stride[256], other[256];
     th__repr_add(repr, "%lld, %lld, kernel_size=%s, stride=%s", (long long)c->in_channels, (long long)c->out_channels,
                  th__repr_tuple(c->kernel.v, c->nd, kernel), th__repr_tuple(c->stride.v, c->nd, stride));
-    if (c->padding_string[0] != '\0') th__repr_add(repr, ", padding=%s", c->padding_string);
+    if (c->padding_string[0] != '\0')
+        th__repr_add(repr, ", padding=%s", c->padding_string);
     else if (!th__dims_are(&c->padding, c->nd, 0))
         th__repr_add(repr, ", padding=%s", th__repr_tuple(c->padding.v, c->nd, other));
     if (!th__dims_are(&c->dilation, c->nd, 1)) th__repr_add(repr, ", dilation=%s", th__repr_tuple(c->dilation.v, c->nd, other));
@@ -136,8 +137,13 @@ static th__dims kernel_size(th_ints given, size_t nd, const char *name)
 static th_module *new_conv(size_t nd, const char *name, const struct th_nn_conv_args *args)
 {
     TH__CHECK_PENDING_NULL();
-    conv c = {.nd = nd, .in_channels = args->in_channels, .out_channels = args->out_channels, .groups = args->groups,
-              .bias = args->bias, .device = args->device, .dtype = args->dtype};
+    conv c = {.nd = nd,
+              .in_channels = args->in_channels,
+              .out_channels = args->out_channels,
+              .groups = args->groups,
+              .bias = args->bias,
+              .device = args->device,
+              .dtype = args->dtype};
     c.kernel = kernel_size(args->kernel_size, nd, name);
     c.stride = th__dims_read(args->stride, nd, 1, name, "stride");
     c.padding = th__dims_read(args->padding, nd, 0, name, "padding");
@@ -150,8 +156,14 @@ static th_module *new_conv(size_t nd, const char *name, const struct th_nn_conv_
 static th_module *new_transposed(size_t nd, const char *name, const struct th_nn_conv_transpose_args *args)
 {
     TH__CHECK_PENDING_NULL();
-    conv c = {.nd = nd, .transposed = true, .in_channels = args->in_channels, .out_channels = args->out_channels,
-              .groups = args->groups, .bias = args->bias, .device = args->device, .dtype = args->dtype};
+    conv c = {.nd = nd,
+              .transposed = true,
+              .in_channels = args->in_channels,
+              .out_channels = args->out_channels,
+              .groups = args->groups,
+              .bias = args->bias,
+              .device = args->device,
+              .dtype = args->dtype};
     c.kernel = kernel_size(args->kernel_size, nd, name);
     c.stride = th__dims_read(args->stride, nd, 1, name, "stride");
     c.padding = th__dims_read(args->padding, nd, 0, name, "padding");

@@ -4,7 +4,10 @@
 #include "nn/module_impl.h"
 #include <cfabric/ops.h>
 
-typedef struct dropout { double p; bool inplace; } dropout;
+typedef struct dropout {
+    double p;
+    bool inplace;
+} dropout;
 
 static th_tensor *dropout_forward(th_module *self, th_tensor *input)
 {

@@ -64,7 +64,8 @@ static void adopt_weight(th_module *module, const struct th_nn_embedding_args *a
     if (th_dim(args->weight) != 2 || th_size(args->weight, 0) != args->num_embeddings ||
         th_size(args->weight, 1) != args->embedding_dim) {
         if (th__pending() == TH_OK)
-            th__fail(TH_ERR_VALUE, "th_nn_embedding", "the shape of weight does not match num_embeddings %lld and embedding_dim %lld",
+            th__fail(TH_ERR_VALUE, "th_nn_embedding",
+                     "the shape of weight does not match num_embeddings %lld and embedding_dim %lld",
                      (long long)args->num_embeddings, (long long)args->embedding_dim);
         return;
     }

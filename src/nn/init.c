@@ -8,16 +8,13 @@
 
 /* Lightning's empty_init passes over exactly the functions that torch.nn.init announces to its dispatcher (uniform_, normal_,
  * constant_, kaiming_uniform_); the others still run. Doing the same keeps the random stream equal. */
-static bool is_skipped(bool announced)
-{
-    return th__init_is_suspended() || (announced && th__init_context_get().skip_init);
-}
+static bool is_skipped(bool announced) { return th__init_is_suspended() || (announced && th__init_context_get().skip_init); }
 
-#define ENTER(tensor, announced)                                                                  \
-    TH__CHECK_PENDING_NULL();                                                                     \
-    if (!th__tensor_check((tensor), __func__, "tensor")) return NULL;                             \
-    if (is_skipped(announced)) return (tensor);                                                   \
-    TH_SCOPE();                                                                                   \
+#define ENTER(tensor, announced)                                                                                                 \
+    TH__CHECK_PENDING_NULL();                                                                                                    \
+    if (!th__tensor_check((tensor), __func__, "tensor")) return NULL;                                                            \
+    if (is_skipped(announced)) return (tensor);                                                                                  \
+    TH_SCOPE();                                                                                                                  \
     TH_NO_GRAD()
 
 static th_tensor *done(th_tensor *tensor) { return th__pending() == TH_OK ? tensor : NULL; }
@@ -218,10 +215,12 @@ th_tensor *th_nn_init_trunc_normal__call(struct th_nn_init_trunc_normal__args ar
     if (th_device_of(t).type == TH_DEVICE_META) return t;
     if (mean < a - 2 * std || mean > b + 2 * std)
         th__warn("trunc_normal_: mean %g is more than 2 std from [%g, %g]; the distribution may be incorrect", mean, a, b);
-    if (!th__torch_at_least(2, 13)) trunc_normal_inverse(t, mean, std, a, b, args.generator);
+    if (!th__torch_at_least(2, 13))
+        trunc_normal_inverse(t, mean, std, a, b, args.generator);
     else if (norm_cdf((b - mean) / std) - norm_cdf((a - mean) / std) > 0.3)
         trunc_normal_redraw(t, mean, std, a, b, args.generator);
-    else trunc_normal_reject(t, mean, std, a, b, args.generator);
+    else
+        trunc_normal_reject(t, mean, std, a, b, args.generator);
     return done(t);
 }
 
@@ -230,7 +229,8 @@ th_tensor *th_nn_init_orthogonal__call(struct th_nn_init_orthogonal__args args)
     ENTER(args.tensor, false);
     th_tensor *t = args.tensor;
     if (th_dim(t) < 2) {
-        th__fail(TH_ERR_VALUE, "th_nn_init_orthogonal_", "a tensor with %lld dimensions, expected at least 2", (long long)th_dim(t));
+        th__fail(TH_ERR_VALUE, "th_nn_init_orthogonal_", "a tensor with %lld dimensions, expected at least 2",
+                 (long long)th_dim(t));
         return NULL;
     }
     if (th_numel(t) == 0 || th_device_of(t).type == TH_DEVICE_META) return t;

@@ -89,7 +89,10 @@ static th_tensor *kl_div(th_module *self, const loss *l, th_tensor *input, th_te
 
 /* ---------------------------------------------------------------- making one */
 
-typedef struct loss_module { loss options; loss_fn *call; } loss_module;
+typedef struct loss_module {
+    loss options;
+    loss_fn *call;
+} loss_module;
 
 static th_tensors loss_forward(th_module *self, th_tensors inputs)
 {
@@ -125,8 +128,12 @@ enum { TAKES_WEIGHT = 1, TAKES_POS_WEIGHT = 2, TAKES_BATCHMEAN = 4 };
 static th_module *build(const char *name, loss_fn *call, int takes, const struct th_nn_loss_args *args)
 {
     TH__CHECK_PENDING_NULL();
-    loss_module m = {{.ignore_index = args->ignore_index, .log_target = args->log_target, .label_smoothing = args->label_smoothing,
-                      .beta = args->beta, .delta = args->delta}, call};
+    loss_module m = {{.ignore_index = args->ignore_index,
+                      .log_target = args->log_target,
+                      .label_smoothing = args->label_smoothing,
+                      .beta = args->beta,
+                      .delta = args->delta},
+                     call};
     if (!read_reduction(name, args->reduction, (takes & TAKES_BATCHMEAN) != 0, &m.options)) return NULL;
     if ((args->weight != NULL && !(takes & TAKES_WEIGHT)) || (args->pos_weight != NULL && !(takes & TAKES_POS_WEIGHT))) {
         th__fail(TH_ERR_VALUE, name, "%s is given, this loss has none", args->weight != NULL ? "weight" : "pos_weight");

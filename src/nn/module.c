@@ -111,8 +111,8 @@ static bool name_is_free(th_module *module, const char *name, const char *functi
 
 th_module *th_register_module(th_module *parent, const char *name, th_module *child)
 {
-    if (th__pending() != TH_OK || child == NULL || !th__module_check(parent, __func__) ||
-        !th__module_check(child, __func__) || !name_is_free(parent, name, __func__)) {
+    if (th__pending() != TH_OK || child == NULL || !th__module_check(parent, __func__) || !th__module_check(child, __func__) ||
+        !name_is_free(parent, name, __func__)) {
         if (th__pending() == TH_OK) TH__FAIL(TH_ERR_TYPE, "child '%s' is NULL, expected a module", name != NULL ? name : "");
         th__release(child);
         return NULL;
@@ -212,8 +212,8 @@ static th_tensor *lookup(th_module *module, const char *path, bool parameter, co
     if (!th__module_check(module, function)) return NULL;
     th__tensor_entry *entry = find_entry(module, path, parameter, !parameter);
     if (entry != NULL && entry->tensor != NULL) return entry->tensor;
-    th__fail(TH_ERR_KEY, function, entry == NULL ? "%s has no %s '%s'" : "%s: the %s '%s' was registered as absent",
-             module->name, parameter ? "parameter" : "buffer", path != NULL ? path : "NULL");
+    th__fail(TH_ERR_KEY, function, entry == NULL ? "%s has no %s '%s'" : "%s: the %s '%s' was registered as absent", module->name,
+             parameter ? "parameter" : "buffer", path != NULL ? path : "NULL");
     return NULL;
 }
 

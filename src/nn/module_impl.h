@@ -26,8 +26,14 @@ typedef struct th__child_entry {
     th_module *module; /* one reference */
 } th__child_entry;
 
-typedef struct th__pre_hook_entry { th_forward_pre_hook call; void *user; } th__pre_hook_entry;
-typedef struct th__post_hook_entry { th_forward_hook call; void *user; } th__post_hook_entry;
+typedef struct th__pre_hook_entry {
+    th_forward_pre_hook call;
+    void *user;
+} th__pre_hook_entry;
+typedef struct th__post_hook_entry {
+    th_forward_hook call;
+    void *user;
+} th__post_hook_entry;
 
 struct th_module {
     th__object object;
@@ -56,7 +62,8 @@ static inline bool th__module_check(const th_module *module, const char *functio
 /* ---- walk.c */
 
 typedef int (*th__module_visitor)(const char *path, th_module *module, void *user);
-/* Depth first, a module before its children, each module once. Stops with the visitor's first non-zero result; -1 when out of memory. */
+/* Depth first, a module before its children, each module once. Stops with the visitor's first non-zero result; -1 when out of
+ * memory. */
 int th__module_walk(th_module *module, th__module_visitor visit, void *user);
 /* True when `tree` is `module` or contains it. */
 bool th__module_contains(th_module *tree, const th_module *module);
@@ -68,8 +75,12 @@ th_status th__module_copy_state(th_module *to, const th_module *from);
 
 /* ---- parameter.c: the one place where built-in modules get their tensors */
 
-typedef struct th__factory { th_device device; th_dtype dtype; } th__factory;
-/* The device and dtype that torch.empty() would use here: the caller's, else the init context's, else CPU and the default dtype. */
+typedef struct th__factory {
+    th_device device;
+    th_dtype dtype;
+} th__factory;
+/* The device and dtype that torch.empty() would use here: the caller's, else the init context's, else CPU and the default dtype.
+ */
 th__factory th__factory_resolve(th_device device, th_dtype dtype);
 /* torch.empty(sizes) registered as a parameter. [borrowed] */
 th_tensor *th__parameter_new(th_module *module, const char *name, th_ints sizes, th__factory factory);

@@ -4,13 +4,15 @@
 #include <cfabric/ops.h>
 #include <stdlib.h>
 
-typedef struct replaced { th_tensor *old, *fresh; } replaced; /* both retained here */
+typedef struct replaced {
+    th_tensor *old, *fresh;
+} replaced; /* both retained here */
 
 typedef struct move {
     th_device device;
     th_dtype dtype;
-    bool empty;            /* to_empty: new memory, no copy */
-    replaced *items;       /* meta tensors that got a new object, so that tied ones stay tied */
+    bool empty;      /* to_empty: new memory, no copy */
+    replaced *items; /* meta tensors that got a new object, so that tied ones stay tied */
     size_t count, capacity;
 } move;
 

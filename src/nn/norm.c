@@ -8,14 +8,19 @@
 
 /* ---------------------------------------------------------------- batch */
 
-typedef struct batch_norm { int nd; double eps, momentum; bool track; } batch_norm;
+typedef struct batch_norm {
+    int nd;
+    double eps, momentum;
+    bool track;
+} batch_norm;
 
 static bool check_batch_input(th_module *self, const batch_norm *b, th_tensor *input)
 {
     int64_t dims = th_dim(input);
     if (dims < 0) return false;
     if (b->nd == 1 ? dims != 2 && dims != 3 : dims != 4) {
-        th__fail(TH_ERR_VALUE, self->name, "the input has %lld dimensions, expected %s", (long long)dims, b->nd == 1 ? "2 or 3" : "4");
+        th__fail(TH_ERR_VALUE, self->name, "the input has %lld dimensions, expected %s", (long long)dims,
+                 b->nd == 1 ? "2 or 3" : "4");
         return false;
     }
     int64_t values = th_size(input, 0);
@@ -76,7 +81,8 @@ static th_module *new_batch(int nd, const char *name, const struct th_nn_batch_n
     batch_norm b = {nd, args->eps, args->momentum, args->track_running_stats};
     char repr[TH__REPR_MAX] = "";
     describe_batch(args, repr);
-    th_module *module = TH__BUILTIN(&b, sizeof b, name, .forward = batch_forward, .reset_parameters = reset_batch, .extra_repr = repr);
+    th_module *module =
+        TH__BUILTIN(&b, sizeof b, name, .forward = batch_forward, .reset_parameters = reset_batch, .extra_repr = repr);
     th__factory factory = th__factory_resolve(args->device, args->dtype);
     th_ints sizes = TH_INTS(args->num_features);
     th__parameter_if(args->affine, module, "weight", sizes, factory);
@@ -84,8 +90,10 @@ static th_module *new_batch(int nd, const char *name, const struct th_nn_batch_n
     static const char *const names[] = {"running_mean", "running_var", "num_batches_tracked"};
     for (int i = 0; i < 3; i++) {
         if (module == NULL || th__pending() != TH_OK) break;
-        if (!args->track_running_stats) th_register_buffer(module, names[i], NULL, true);
-        else th__buffer_new(module, names[i], i < 2 ? sizes : TH_NO_INTS, i == 1, i == 2 ? TH_INT64 : TH_DTYPE_NONE, factory);
+        if (!args->track_running_stats)
+            th_register_buffer(module, names[i], NULL, true);
+        else
+            th__buffer_new(module, names[i], i < 2 ? sizes : TH_NO_INTS, i == 1, i == 2 ? TH_INT64 : TH_DTYPE_NONE, factory);
     }
     return th__builtin_finish(module);
 }
@@ -95,7 +103,10 @@ th_module *th_nn_batch_norm2d_call(struct th_nn_batch_norm_args args) { return n
 
 /* ---------------------------------------------------------------- group */
 
-typedef struct group_norm { int64_t num_groups; double eps; } group_norm;
+typedef struct group_norm {
+    int64_t num_groups;
+    double eps;
+} group_norm;
 
 static th_tensor *group_forward(th_module *self, th_tensor *input)
 {
@@ -128,7 +139,11 @@ th_module *th_nn_group_norm_call(struct th_nn_group_norm_args args)
 /* ---------------------------------------------------------------- layer */
 
 enum { MAX_NORMALIZED = 8 };
-typedef struct layer_norm { int64_t shape[MAX_NORMALIZED]; size_t dims; double eps; } layer_norm;
+typedef struct layer_norm {
+    int64_t shape[MAX_NORMALIZED];
+    size_t dims;
+    double eps;
+} layer_norm;
 
 static th_tensor *layer_forward(th_module *self, th_tensor *input)
 {
@@ -148,8 +163,8 @@ th_module *th_nn_layer_norm_call(struct th_nn_layer_norm_args args)
     layer_norm l = {.dims = args.normalized_shape.size, .eps = args.eps};
     memcpy(l.shape, args.normalized_shape.data, l.dims * sizeof *l.shape);
     char repr[TH__REPR_MAX] = "", shape[256], eps[40];
-    th__repr_add(repr, "%s, eps=%s, elementwise_affine=%s", th__repr_tuple(l.shape, l.dims, shape), th__repr_double(args.eps, eps),
-                 th__repr_bool(args.elementwise_affine));
+    th__repr_add(repr, "%s, eps=%s, elementwise_affine=%s", th__repr_tuple(l.shape, l.dims, shape),
+                 th__repr_double(args.eps, eps), th__repr_bool(args.elementwise_affine));
     if (th__torch_at_least(2, 13)) th__repr_add(repr, ", bias=%s", th__repr_bool(args.elementwise_affine && args.bias));
     th_module *module = TH__BUILTIN(&l, sizeof l, "LayerNorm", .forward = layer_forward, .reset_parameters = th__reset_affine,
                                     .extra_repr = repr);

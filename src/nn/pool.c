@@ -41,12 +41,9 @@ static th_tensors max_forward_indices(th_module *self, th_tensors inputs)
     const pool *p = self->args.data;
     static const char *const names[] = {"aten::max_pool1d_with_indices", "aten::max_pool2d_with_indices",
                                         "aten::max_pool3d_with_indices"};
-    th_arg args[] = {TH_A(inputs.size == 1 ? inputs.data[0] : NULL),
-                     TH_A_INTS(th__dims_list(&p->kernel, p->nd)),
-                     TH_A_INTS(th__dims_list(&p->stride, p->nd)),
-                     TH_A_INTS(th__dims_list(&p->padding, p->nd)),
-                     TH_A_INTS(th__dims_list(&p->dilation, p->nd)),
-                     TH_A_BOOL(p->ceil_mode)};
+    th_arg args[] = {TH_A(inputs.size == 1 ? inputs.data[0] : NULL), TH_A_INTS(th__dims_list(&p->kernel, p->nd)),
+                     TH_A_INTS(th__dims_list(&p->stride, p->nd)),    TH_A_INTS(th__dims_list(&p->padding, p->nd)),
+                     TH_A_INTS(th__dims_list(&p->dilation, p->nd)),  TH_A_BOOL(p->ceil_mode)};
     th_arg results[2] = {TH_A_NONE, TH_A_NONE};
     if (th_call_args(names[p->nd - 1], args, 6, results, 2) != 2) return (th_tensors){NULL, 0};
     return th_list(TH_TENSORS(results[0].v.tensor, results[1].v.tensor));
@@ -88,8 +85,8 @@ static th_tensor *avg_forward(th_module *self, th_tensor *input)
 static th_module *new_avg(size_t nd, const char *name, const struct th_nn_avg_pool_args *args)
 {
     TH__CHECK_PENDING_NULL();
-    pool p = {.nd = nd, .ceil_mode = args->ceil_mode, .count_include_pad = args->count_include_pad,
-              .divisor = args->divisor_override};
+    pool p = {
+        .nd = nd, .ceil_mode = args->ceil_mode, .count_include_pad = args->count_include_pad, .divisor = args->divisor_override};
     if (!read_window(&p, args->kernel_size, args->stride, args->padding, name)) return NULL;
     if (nd == 1) { /* PyTorch keeps tuples here */
         p.kernel.single = p.stride.single = p.padding.single = false;
@@ -135,8 +132,10 @@ static th_module *new_adaptive(size_t nd, const char *name, th_ints output_size)
     if (!p.kernel.single) th__repr_add(repr, "(");
     for (size_t i = 0; i < (p.kernel.single ? 1 : nd); i++) {
         if (i > 0) th__repr_add(repr, ", ");
-        if (p.kernel.v[i] >= 0) th__repr_add(repr, "%lld", (long long)p.kernel.v[i]);
-        else th__repr_add(repr, "None");
+        if (p.kernel.v[i] >= 0)
+            th__repr_add(repr, "%lld", (long long)p.kernel.v[i]);
+        else
+            th__repr_add(repr, "None");
     }
     if (!p.kernel.single) th__repr_add(repr, ")");
     return TH__BUILTIN(&p, sizeof p, name, .forward = adaptive_forward, .extra_repr = repr);

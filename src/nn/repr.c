@@ -106,7 +106,8 @@ static char *module_text(th_module *module)
     if (one_line) return th__strfmt("%s(%s)", module->name, extra);
     char *body = children_text(module), *shifted = indented(extra), *text = NULL;
     if (body != NULL && shifted != NULL)
-        text = th__strfmt("%s(\n%s%s%s%s)", module->name, extra[0] != '\0' ? "  " : "", shifted, extra[0] != '\0' ? "\n" : "", body);
+        text =
+            th__strfmt("%s(\n%s%s%s%s)", module->name, extra[0] != '\0' ? "  " : "", shifted, extra[0] != '\0' ? "\n" : "", body);
     free(body);
     free(shifted);
     return text;

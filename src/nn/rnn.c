@@ -30,8 +30,8 @@ static bool check_input(th_module *self, const rnn *r, th_tensor *input)
     if (dims != 2 && dims != 3)
         th__fail(TH_ERR_VALUE, self->name, "the input has %lld dimensions, expected 2 or 3", (long long)dims);
     else if (th_size(input, -1) != r->input_size)
-        th__fail(TH_ERR_RUNTIME, self->name, "the input's last size is %lld, expected input_size %lld", (long long)th_size(input, -1),
-                 (long long)r->input_size);
+        th__fail(TH_ERR_RUNTIME, self->name, "the input's last size is %lld, expected input_size %lld",
+                 (long long)th_size(input, -1), (long long)r->input_size);
     return th__pending() == TH_OK;
 }
 
@@ -118,12 +118,13 @@ static bool check_options(const char *name, const struct th_nn_rnn_args *args)
         th__fail(TH_ERR_VALUE, name, "input_size %lld, hidden_size %lld, num_layers %lld, expected numbers above zero",
                  (long long)args->input_size, (long long)args->hidden_size, (long long)args->num_layers);
     else if (args->proj_size < 0 || args->proj_size >= args->hidden_size)
-        th__fail(TH_ERR_VALUE, name, "proj_size %lld, expected at least 0 and less than hidden_size %lld", (long long)args->proj_size,
-                 (long long)args->hidden_size);
+        th__fail(TH_ERR_VALUE, name, "proj_size %lld, expected at least 0 and less than hidden_size %lld",
+                 (long long)args->proj_size, (long long)args->hidden_size);
     else if (args->proj_size > 0 && strcmp(name, "LSTM") != 0)
         th__fail(TH_ERR_VALUE, name, "proj_size is given, only LSTM has it");
     else if (args->dropout > 0 && args->num_layers == 1)
-        th__warn("%s: dropout acts after all but the last layer, so dropout=%g with num_layers=1 does nothing", name, args->dropout);
+        th__warn("%s: dropout acts after all but the last layer, so dropout=%g with num_layers=1 does nothing", name,
+                 args->dropout);
     return th__pending() == TH_OK;
 }
 
@@ -147,8 +148,8 @@ static void add_layer(th_module *module, const rnn *r, int64_t layer, bool rever
     int64_t input = layer == 0 ? r->input_size : state * (r->bidirectional ? 2 : 1);
     char name[64];
     const char *tail = reverse ? "_reverse" : "";
-#define ADD(kind, ...)                                                               \
-    snprintf(name, sizeof name, kind "_l%lld%s", (long long)layer, tail);            \
+#define ADD(kind, ...)                                                                                                           \
+    snprintf(name, sizeof name, kind "_l%lld%s", (long long)layer, tail);                                                        \
     th__parameter_new(module, name, TH_INTS(__VA_ARGS__), factory)
     ADD("weight_ih", gate, input);
     ADD("weight_hh", gate, state);
@@ -166,8 +167,8 @@ static th_module *build(const char *name, mode kind, const struct th_nn_rnn_args
 {
     TH__CHECK_PENDING_NULL();
     if (!check_options(name, args)) return NULL;
-    rnn r = {kind, args->input_size, args->hidden_size, args->num_layers, args->proj_size, args->bias, args->batch_first,
-             args->bidirectional, args->dropout};
+    rnn r = {kind,       args->input_size,  args->hidden_size,   args->num_layers, args->proj_size,
+             args->bias, args->batch_first, args->bidirectional, args->dropout};
     char repr[TH__REPR_MAX] = "";
     describe(&r, repr);
     th_module *module = TH__BUILTIN(&r, sizeof r, name, .forward_n = forward, .reset_parameters = reset, .extra_repr = repr);

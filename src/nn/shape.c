@@ -5,7 +5,9 @@
 #include <cfabric/ops.h>
 #include <string.h>
 
-typedef struct flatten { int64_t start, end; } flatten;
+typedef struct flatten {
+    int64_t start, end;
+} flatten;
 
 static th_tensor *flatten_forward(th_module *self, th_tensor *input)
 {
@@ -23,7 +25,10 @@ th_module *th_nn_flatten_call(struct th_nn_flatten_args args)
 }
 
 enum { MAX_SIZES = 16 };
-typedef struct unflatten { int64_t dim, sizes[MAX_SIZES]; size_t count; } unflatten;
+typedef struct unflatten {
+    int64_t dim, sizes[MAX_SIZES];
+    size_t count;
+} unflatten;
 
 static th_tensor *unflatten_forward(th_module *self, th_tensor *input)
 {

@@ -1,4 +1,5 @@
-/* nn/state_dict.c: state_dict() and load_state_dict() in PyTorch's key order, with errors that name the keys and suggest fixes. */
+/* nn/state_dict.c: state_dict() and load_state_dict() in PyTorch's key order, with errors that name the keys and suggest fixes.
+ */
 #include "nn/module_impl.h"
 
 #include <cfabric/ops.h>
@@ -6,8 +7,14 @@
 #include <string.h>
 
 /* One entry of a module tree's state dict. */
-typedef struct slot { char *name; th_tensor *tensor; } slot;
-typedef struct slots { slot *items; size_t count, capacity; } slots;
+typedef struct slot {
+    char *name;
+    th_tensor *tensor;
+} slot;
+typedef struct slots {
+    slot *items;
+    size_t count, capacity;
+} slots;
 
 static void free_slots(slots *list)
 {
@@ -75,7 +82,10 @@ static void report_add(report *to, const char *title, char *item)
     to->total++;
     if (item != NULL && to->shown < SHOWN) {
         char *longer = th__strfmt("%s%s%s%s", to->text != NULL ? to->text : "",
-                                  to->shown > 0 ? ", " : to->text != NULL ? "; " : "", to->shown > 0 ? "" : title, item);
+                                  to->shown > 0      ? ", "
+                                  : to->text != NULL ? "; "
+                                                     : "",
+                                  to->shown > 0 ? "" : title, item);
         free(to->text);
         to->text = longer;
         to->shown++;
@@ -192,8 +202,9 @@ static void report_mismatch(report *to, const slot *entry, const th_value *item)
     th_tensor *tensor = th_value_as_tensor(item);
     char *have = tensor != NULL ? sizes_text(tensor) : th__strdup(th_value_kind_name(th_value_kind_of(item)));
     char *want = sizes_text(entry->tensor);
-    report_add(to, MISMATCHED,
-               th__strfmt("%s is %s in the state, %s in the module", entry->name, have != NULL ? have : "", want != NULL ? want : ""));
+    report_add(
+        to, MISMATCHED,
+        th__strfmt("%s is %s in the state, %s in the module", entry->name, have != NULL ? have : "", want != NULL ? want : ""));
     free(have);
     free(want);
 }
@@ -204,8 +215,10 @@ static th_status check(const char *class_name, const th_value *state, const slot
     report found = {NULL, 0, 0, NULL};
     size_t matched = 0;
     for (size_t i = 0; i < list->count; i++) {
-        if (th_value_get(state, list->items[i].name) != NULL) matched++;
-        else if (strict) report_missing(&found, state, list, list->items[i].name);
+        if (th_value_get(state, list->items[i].name) != NULL)
+            matched++;
+        else if (strict)
+            report_missing(&found, state, list, list->items[i].name);
     }
     report_close(&found);
     for (size_t i = 0; strict && i < th_value_size(state); i++) {
@@ -225,7 +238,10 @@ static th_status check(const char *class_name, const th_value *state, const slot
     char *hint = matched == 0 ? prefix_hint(state, list) : NULL;
     if (matched == 0 && list->count > 0)
         th__fail(TH_ERR_KEY, "th_module_load_state_dict", "no key of the state fits %s (%zu keys, %zu expected): %s", class_name,
-                 th_value_size(state), list->count, hint != NULL ? hint : found.text != NULL ? found.text : list->items[0].name);
+                 th_value_size(state), list->count,
+                 hint != NULL         ? hint
+                 : found.text != NULL ? found.text
+                                      : list->items[0].name);
     else if (found.text != NULL)
         th__fail(TH_ERR_RUNTIME, "th_module_load_state_dict", "the state does not fit %s: %s", class_name, found.text);
     free(hint);
@@ -271,8 +287,10 @@ th_value *th_state_dict_renamed(const th_value *state, const char *from, const c
             th_value_set(result, key, item);
         } else {
             char *renamed = th__strfmt("%s%s", to, key + length);
-            if (renamed != NULL) th_value_set(result, renamed, item);
-            else th_value_free(item);
+            if (renamed != NULL)
+                th_value_set(result, renamed, item);
+            else
+                th_value_free(item);
             free(renamed);
         }
     }
@@ -285,7 +303,10 @@ th_value *th_state_dict_renamed(const th_value *state, const char *from, const c
 
 static th_value *object_state_dict(void *object) { return th_module_state_dict(object); }
 
-static th_status object_load(void *object, th_value *state, bool strict) { return th_module_load_state_dict(object, state, strict); }
+static th_status object_load(void *object, th_value *state, bool strict)
+{
+    return th_module_load_state_dict(object, state, strict);
+}
 
 static const th_stateful module_ops = {sizeof(th_stateful), "module", object_state_dict, object_load};
 

@@ -28,14 +28,14 @@ static bool is_causal(th_tensor *mask, int64_t length)
 
 /* ---------------------------------------------------------------- stacks of layers */
 
-typedef struct stack { bool decoder, batch_first, nested; size_t max_inputs; } stack;
+typedef struct stack {
+    bool decoder, batch_first, nested;
+    size_t max_inputs;
+} stack;
 
 enum { LAYERS = 0, NORM = 1 }; /* children */
 
-static int64_t length_of(const stack *s, th_tensor *x)
-{
-    return th_size(x, th_dim(x) == 3 && s->batch_first ? 1 : 0);
-}
+static int64_t length_of(const stack *s, th_tensor *x) { return th_size(x, th_dim(x) == 3 && s->batch_first ? 1 : 0); }
 
 /* PyTorch leaves out the padded positions in inference: the batch as a nested tensor. NULL when it would not do that here. */
 static th_tensor *as_nested(const stack *s, const th_module *first, th_tensor *src, th_tensor *mask, th_tensor *padding)
@@ -60,13 +60,15 @@ static th_tensors stack_forward(th_module *self, th_tensors inputs)
     const stack *s = self->args.data;
     size_t min_inputs = s->decoder ? 2 : 1, mask_at = s->decoder ? 2 : 1;
     if (inputs.size < min_inputs || inputs.size > s->max_inputs) {
-        th__fail(TH_ERR_TYPE, "th_forward", "%s takes %zu to %zu inputs, got %zu", self->name, min_inputs, s->max_inputs, inputs.size);
+        th__fail(TH_ERR_TYPE, "th_forward", "%s takes %zu to %zu inputs, got %zu", self->name, min_inputs, s->max_inputs,
+                 inputs.size);
         return nothing;
     }
     th_tensor *args[6] = {NULL};
     for (size_t i = 0; i < inputs.size; i++) args[i] = inputs.data[i];
     if (!th__tensor_check(args[0], "th_forward", s->decoder ? "tgt" : "src")) return nothing;
-    if (!s->decoder) {
+    /* PyTorch 1 hands masks to the layers as they are. */
+    if (!s->decoder && th_has_op("aten::scaled_dot_product_attention")) {
         args[1] = th__canonical_mask(args[1], th_dtype_of(args[0]), "mask");
         args[2] = th__canonical_mask(args[2], th_dtype_of(args[0]), "src_key_padding_mask");
     }
@@ -114,10 +116,14 @@ static th_module *build_stack(const char *name, bool decoder, struct th_nn_trans
         for (int64_t i = 0; i < args.num_layers && th__pending() == TH_OK; i++) th_nn_append(layers, th_module_clone(args.layer));
     }
     th_module_free(args.layer);
-    if (module != NULL) th_register_module(module, "layers", layers);
-    else th_module_free(layers);
-    if (module != NULL && args.norm != NULL) th_register_module(module, "norm", args.norm);
-    else th_module_free(args.norm);
+    if (module != NULL)
+        th_register_module(module, "layers", layers);
+    else
+        th_module_free(layers);
+    if (module != NULL && args.norm != NULL)
+        th_register_module(module, "norm", args.norm);
+    else
+        th_module_free(args.norm);
     return th__builtin_finish(module);
 }
 
@@ -133,7 +139,10 @@ th_module *th_nn_transformer_decoder_call(struct th_nn_transformer_stack_args ar
 
 /* ---------------------------------------------------------------- Transformer */
 
-typedef struct transformer { int64_t d_model; bool batch_first; } transformer;
+typedef struct transformer {
+    int64_t d_model;
+    bool batch_first;
+} transformer;
 
 enum { ENCODER = 0, DECODER = 1 };
 
@@ -180,14 +189,22 @@ static th_status reset(th_module *self)
 
 static th_module *make_stack(const struct th_nn_transformer_args *a, bool decoder)
 {
-    struct th_nn_transformer_layer_args layer = {
-        .d_model = a->d_model, .nhead = a->nhead, .dim_feedforward = a->dim_feedforward, .dropout = a->dropout,
-        .activation = a->activation, .layer_norm_eps = a->layer_norm_eps, .batch_first = a->batch_first,
-        .norm_first = a->norm_first, .bias = a->bias, .device = a->device, .dtype = a->dtype};
-    struct th_nn_transformer_stack_args parts = {TH__NN_TRANSFORMER_STACK, .num_layers = decoder ? a->num_decoder_layers : a->num_encoder_layers};
+    struct th_nn_transformer_layer_args layer = {.d_model = a->d_model,
+                                                 .nhead = a->nhead,
+                                                 .dim_feedforward = a->dim_feedforward,
+                                                 .dropout = a->dropout,
+                                                 .activation = a->activation,
+                                                 .layer_norm_eps = a->layer_norm_eps,
+                                                 .batch_first = a->batch_first,
+                                                 .norm_first = a->norm_first,
+                                                 .bias = a->bias,
+                                                 .device = a->device,
+                                                 .dtype = a->dtype};
+    struct th_nn_transformer_stack_args parts = {TH__NN_TRANSFORMER_STACK,
+                                                 .num_layers = decoder ? a->num_decoder_layers : a->num_encoder_layers};
     parts.layer = decoder ? th_nn_transformer_decoder_layer_call(layer) : th_nn_transformer_encoder_layer_call(layer);
-    parts.norm = th_nn_layer_norm(TH_INTS(a->d_model), .eps = a->layer_norm_eps, .bias = a->bias, .device = a->device,
-                                  .dtype = a->dtype);
+    parts.norm =
+        th_nn_layer_norm(TH_INTS(a->d_model), .eps = a->layer_norm_eps, .bias = a->bias, .device = a->device, .dtype = a->dtype);
     return decoder ? th_nn_transformer_decoder_call(parts) : th_nn_transformer_encoder_call(parts);
 }
 

@@ -13,8 +13,19 @@ typedef struct layer {
 
 /* The children, in PyTorch's order. */
 enum encoder_child { E_SELF_ATTN, E_LINEAR1, E_DROPOUT, E_LINEAR2, E_NORM1, E_NORM2, E_DROPOUT1, E_DROPOUT2 };
-enum decoder_child { D_SELF_ATTN, D_MULTIHEAD_ATTN, D_LINEAR1, D_DROPOUT, D_LINEAR2, D_NORM1, D_NORM2, D_NORM3, D_DROPOUT1,
-                     D_DROPOUT2, D_DROPOUT3 };
+enum decoder_child {
+    D_SELF_ATTN,
+    D_MULTIHEAD_ATTN,
+    D_LINEAR1,
+    D_DROPOUT,
+    D_LINEAR2,
+    D_NORM1,
+    D_NORM2,
+    D_NORM3,
+    D_DROPOUT1,
+    D_DROPOUT2,
+    D_DROPOUT3
+};
 
 static const th_tensors nothing = {NULL, 0};
 static th_tensors encoder_forward(th_module *self, th_tensors inputs);
@@ -100,7 +111,8 @@ void th__encoder_layer_tensors(const th_module *self, th_tensor *tensors[12])
 }
 
 /* Inference in one operator where PyTorch does that too. NULL without an error when it does not apply. */
-static th_tensor *encoder_fused(const th_module *self, th_tensor *src, th_tensor *mask, th_tensor *padding, th_tensor *raw_padding)
+static th_tensor *encoder_fused(const th_module *self, th_tensor *src, th_tensor *mask, th_tensor *padding,
+                                th_tensor *raw_padding)
 {
     const layer *l = self->args.data;
     bool modern = th_has_op("aten::scaled_dot_product_attention");
@@ -112,8 +124,15 @@ static th_tensor *encoder_fused(const th_module *self, th_tensor *src, th_tensor
     th__mha_view v = th__mha_look(self->children[E_SELF_ATTN].module);
     int64_t type = 1;
     th_tensor *merged = modern ? th__mha_merge_masks(&v, mask, padding, src, &type) : raw_padding;
-    th_arg args[21] = {TH_A(src), TH_A_INT(v.embed_dim), TH_A_INT(v.num_heads), TH_A(v.in_weight), TH_A(v.in_bias),
-                       TH_A(v.out_weight), TH_A(v.out_bias), TH_A_BOOL(l->fused_activation == 2), TH_A_BOOL(l->args.norm_first),
+    th_arg args[21] = {TH_A(src),
+                       TH_A_INT(v.embed_dim),
+                       TH_A_INT(v.num_heads),
+                       TH_A(v.in_weight),
+                       TH_A(v.in_bias),
+                       TH_A(v.out_weight),
+                       TH_A(v.out_bias),
+                       TH_A_BOOL(l->fused_activation == 2),
+                       TH_A_BOOL(l->args.norm_first),
                        TH_A_DOUBLE(l->args.layer_norm_eps)};
     for (size_t i = 0; i < 8; i++) args[10 + i] = (th_arg)TH_A(used[5 + i]);
     args[18] = (th_arg)TH_A_NONE;
@@ -129,7 +148,8 @@ static th_tensors encoder_forward(th_module *self, th_tensors inputs)
 {
     const layer *l = self->args.data;
     if (inputs.size < 1 || inputs.size > 3) {
-        th__fail(TH_ERR_TYPE, "th_forward", "%s takes src[, src_mask[, src_key_padding_mask]], got %zu inputs", self->name, inputs.size);
+        th__fail(TH_ERR_TYPE, "th_forward", "%s takes src[, src_mask[, src_key_padding_mask]], got %zu inputs", self->name,
+                 inputs.size);
         return nothing;
     }
     th__call_flags flags = {self, false, false, false};
@@ -174,16 +194,20 @@ static th_tensors decoder_forward(th_module *self, th_tensors inputs)
         x = residual(tgt, attention_block(self, D_SELF_ATTN, D_DROPOUT1, n, n, mask, padding, flags.is_causal), tgt);
         th_drop(n);
         n = run(self, D_NORM2, x);
-        x = residual(x, attention_block(self, D_MULTIHEAD_ATTN, D_DROPOUT2, n, memory, memory_mask, memory_padding,
-                                        flags.memory_is_causal), tgt);
+        x = residual(
+            x,
+            attention_block(self, D_MULTIHEAD_ATTN, D_DROPOUT2, n, memory, memory_mask, memory_padding, flags.memory_is_causal),
+            tgt);
         th_drop(n);
         n = run(self, D_NORM3, x);
         x = residual(x, feed_forward_block(self, D_LINEAR1, D_DROPOUT, D_LINEAR2, D_DROPOUT3, n), tgt);
     } else {
         x = residual(tgt, attention_block(self, D_SELF_ATTN, D_DROPOUT1, tgt, tgt, mask, padding, flags.is_causal), tgt);
         x = normalised(self, D_NORM1, x);
-        x = residual(x, attention_block(self, D_MULTIHEAD_ATTN, D_DROPOUT2, x, memory, memory_mask, memory_padding,
-                                        flags.memory_is_causal), tgt);
+        x = residual(
+            x,
+            attention_block(self, D_MULTIHEAD_ATTN, D_DROPOUT2, x, memory, memory_mask, memory_padding, flags.memory_is_causal),
+            tgt);
         x = normalised(self, D_NORM2, x);
         x = residual(x, feed_forward_block(self, D_LINEAR1, D_DROPOUT, D_LINEAR2, D_DROPOUT3, x), tgt);
         x = normalised(self, D_NORM3, x);
@@ -210,27 +234,35 @@ static th_module *clone(th_module *self)
 
 static void add(th_module *module, const char *name, th_module *child)
 {
-    if (module != NULL) th_register_module(module, name, child);
-    else th_module_free(child);
+    if (module != NULL)
+        th_register_module(module, name, child);
+    else
+        th_module_free(child);
 }
 
 static void add_attention(th_module *module, const char *name, const struct th_nn_transformer_layer_args *a)
 {
-    add(module, name, th_nn_multihead_attention(a->d_model, a->nhead, .dropout = a->dropout, .bias = a->bias,
-                                                .batch_first = a->batch_first, .device = a->device, .dtype = a->dtype));
+    add(module, name,
+        th_nn_multihead_attention(a->d_model, a->nhead, .dropout = a->dropout, .bias = a->bias, .batch_first = a->batch_first,
+                                  .device = a->device, .dtype = a->dtype));
 }
 
 static bool resolve_activation(layer *l)
 {
     const char *name = l->args.activation;
-    if (name != NULL && strcmp(name, "relu") == 0) l->fused_activation = 1;
-    else if (name != NULL && strcmp(name, "gelu") == 0) l->fused_activation = 2;
+    if (name != NULL && strcmp(name, "relu") == 0)
+        l->fused_activation = 1;
+    else if (name != NULL && strcmp(name, "gelu") == 0)
+        l->fused_activation = 2;
     if (l->fused_activation == 0 && l->args.activation_fn == NULL) {
-        th__fail(TH_ERR_VALUE, "th_nn_transformer_layer", "activation '%s', expected 'relu' or 'gelu'", name != NULL ? name : "NULL");
+        th__fail(TH_ERR_VALUE, "th_nn_transformer_layer", "activation '%s', expected 'relu' or 'gelu'",
+                 name != NULL ? name : "NULL");
         return false;
     }
-    if (l->args.activation_fn != NULL && l->args.activation_fn != relu && l->args.activation_fn != gelu) l->fused_activation = 0;
-    else l->args.activation_fn = l->fused_activation == 1 ? relu : gelu;
+    if (l->args.activation_fn != NULL && l->args.activation_fn != relu && l->args.activation_fn != gelu)
+        l->fused_activation = 0;
+    else
+        l->args.activation_fn = l->fused_activation == 1 ? relu : gelu;
     return true;
 }
 
@@ -248,8 +280,9 @@ static th_module *build(struct th_nn_transformer_layer_args args, bool decoder)
     add(m, "linear2", th_nn_linear(args.dim_feedforward, args.d_model, args.bias, args.device, args.dtype));
     static const char *const norms[] = {"norm1", "norm2", "norm3"}, *const dropouts[] = {"dropout1", "dropout2", "dropout3"};
     for (int i = 0; i < (decoder ? 3 : 2); i++)
-        add(m, norms[i], th_nn_layer_norm(TH_INTS(args.d_model), .eps = args.layer_norm_eps, .bias = args.bias, .device = args.device,
-                                          .dtype = args.dtype));
+        add(m, norms[i],
+            th_nn_layer_norm(TH_INTS(args.d_model), .eps = args.layer_norm_eps, .bias = args.bias, .device = args.device,
+                             .dtype = args.dtype));
     for (int i = 0; i < (decoder ? 3 : 2); i++) add(m, dropouts[i], th_nn_dropout(args.dropout));
     return th__builtin_finish(m);
 }

@@ -17,7 +17,10 @@ bool th__module_contains(th_module *tree, const th_module *module)
 }
 
 /* Modules seen so far: a module that is registered in two places is visited once, as in PyTorch. */
-typedef struct seen { th_module **items; size_t count, capacity; } seen;
+typedef struct seen {
+    th_module **items;
+    size_t count, capacity;
+} seen;
 
 static int walk(th_module *module, const char *path, seen *visited, th__module_visitor visit, void *user)
 {

@@ -1,4 +1,5 @@
-/* The C half of the modules' golden test. Without arguments it runs every case and prints what modules_golden.py compares, one line each:
+/* The C half of the modules' golden test. Without arguments it runs every case and prints what modules_golden.py compares, one
+ * line each:
  *
  *   case NAME|INPUTS|MODE          begins a case; then, in this order (for an initialiser, mode init, only out and rng),
  *   state KEY DTYPE SIZES BYTES    the state dict after construction,
@@ -26,8 +27,10 @@ static void print_bytes(th_tensor *tensor)
 {
     size_t size = th_nbytes(tensor);
     unsigned char *bytes = malloc(size + 1);
-    if (bytes == NULL || th_copy_to(tensor, bytes, size, th_dtype_of(tensor)) != TH_OK) printf("error");
-    else if (size > HEX_LIMIT) printf("crc32:%08lx", crc32(0, bytes, (uInt)size));
+    if (bytes == NULL || th_copy_to(tensor, bytes, size, th_dtype_of(tensor)) != TH_OK)
+        printf("error");
+    else if (size > HEX_LIMIT)
+        printf("crc32:%08lx", crc32(0, bytes, (uInt)size));
     else
         for (size_t i = 0; i < size; i++) printf("%02x", bytes[i]);
     free(bytes);
@@ -135,8 +138,10 @@ static void run(th_module *module, const char *specs, bool train)
     char key[32];
     for (size_t i = 0; i < outputs.size; i++) {
         snprintf(key, sizeof key, "%zu", i);
-        if (outputs.data[i] == NULL) printf("out %zu none\n", i);
-        else print_tensor("out", key, outputs.data[i]);
+        if (outputs.data[i] == NULL)
+            printf("out %zu none\n", i);
+        else
+            print_tensor("out", key, outputs.data[i]);
     }
     th_named_buffers(module, print_buffer, NULL);
     if (train) {
@@ -196,17 +201,17 @@ int main(void)
 {
     th_set_error_policy(TH_ERROR_RETURN, NULL, NULL);
     th_set_num_threads(1);
-#define CASE(name, specs, mode, module)      \
-    do {                                     \
-        TH_SCOPE();                          \
-        begin(name, specs, mode);            \
-        finish(module, name, specs, mode);   \
+#define CASE(name, specs, mode, module)                                                                                          \
+    do {                                                                                                                         \
+        TH_SCOPE();                                                                                                              \
+        begin(name, specs, mode);                                                                                                \
+        finish(module, name, specs, mode);                                                                                       \
     } while (0);
-#define INIT(name, sizes, expression)                \
-    do {                                             \
-        TH_SCOPE();                                  \
-        th_tensor *t = begin_init(name, sizes);      \
-        finish_init(expression);                     \
+#define INIT(name, sizes, expression)                                                                                            \
+    do {                                                                                                                         \
+        TH_SCOPE();                                                                                                              \
+        th_tensor *t = begin_init(name, sizes);                                                                                  \
+        finish_init(expression);                                                                                                 \
     } while (0);
 #include "modules_cases.h"
     printf("end\n");

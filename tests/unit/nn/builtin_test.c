@@ -1,5 +1,5 @@
-/* The built-in modules: what their options accept, and what they say to wrong ones. Their numbers are compared with PyTorch in the
- * golden test; here are the errors and the behaviour that one forward does not show. */
+/* The built-in modules: what their options accept, and what they say to wrong ones. Their numbers are compared with PyTorch in
+ * the golden test; here are the errors and the behaviour that one forward does not show. */
 #include "nn_support.h"
 
 #include <math.h>
@@ -124,7 +124,8 @@ static void stacks_copy_their_layer(void **state)
     assert_true(th_requires_grad(b));
     assert_int_equal(th_parameters(m).size, 36);
     th_module_free(m);
-    expect_error(th_nn_transformer_encoder(th_nn_relu(), 2, .norm = th_nn_relu()) == NULL, TH_ERR_NOT_IMPLEMENTED, "no clone function");
+    expect_error(th_nn_transformer_encoder(th_nn_relu(), 2, .norm = th_nn_relu()) == NULL, TH_ERR_NOT_IMPLEMENTED,
+                 "no clone function");
     expect_error(th_nn_transformer_decoder(NULL, 2) == NULL, TH_ERR_TYPE, "layer is NULL");
     expect_error(th_nn_transformer_encoder(th_nn_transformer_encoder_layer(8, 2), 0) == NULL, TH_ERR_VALUE, "num_layers 0");
     assert_int_equal(live_modules(), 0);
@@ -185,9 +186,15 @@ static void own_activation_function(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(convolution_options), TEST(other_options), TEST(wrong_inputs), TEST(embedding_from_a_given_weight),
-        TEST(optional_tensors_are_absent), TEST(stacks_copy_their_layer), TEST(hooks_see_the_attention_inside_a_layer),
-        TEST(masks_from_the_transformer), TEST(own_activation_function),
+        TEST(convolution_options),
+        TEST(other_options),
+        TEST(wrong_inputs),
+        TEST(embedding_from_a_given_weight),
+        TEST(optional_tensors_are_absent),
+        TEST(stacks_copy_their_layer),
+        TEST(hooks_see_the_attention_inside_a_layer),
+        TEST(masks_from_the_transformer),
+        TEST(own_activation_function),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

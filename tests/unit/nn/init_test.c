@@ -70,8 +70,8 @@ static void an_own_generator_is_used(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(gains_are_pytorchs), TEST(fans_need_two_dimensions), TEST(they_work_on_parameters_and_return_them), TEST(orthogonal_rows),
-        TEST(an_own_generator_is_used),
+        TEST(gains_are_pytorchs), TEST(fans_need_two_dimensions), TEST(they_work_on_parameters_and_return_them),
+        TEST(orthogonal_rows),    TEST(an_own_generator_is_used),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,12 +34,12 @@ static inline int clean_after(void **state)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, no_error_before, clean_after)
 
 /* The expression holds and left this error behind, with `part` in its message; clears it. */
-#define expect_error(expression, status, part)                                                           \
-    do {                                                                                                 \
-        assert_true(expression);                                                                         \
-        assert_int_equal(th_error(), (status));                                                          \
-        if (strstr(th_error_message(), (part)) == NULL) fail_msg("message: %s", th_error_message());     \
-        th_error_clear();                                                                                \
+#define expect_error(expression, status, part)                                                                                   \
+    do {                                                                                                                         \
+        assert_true(expression);                                                                                                 \
+        assert_int_equal(th_error(), (status));                                                                                  \
+        if (strstr(th_error_message(), (part)) == NULL) fail_msg("message: %s", th_error_message());                             \
+        th_error_clear();                                                                                                        \
     } while (0)
 
 #endif

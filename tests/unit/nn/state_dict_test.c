@@ -10,8 +10,9 @@ static void keys_are_pytorchs(void **state)
     (void)state;
     th_module *m = small();
     th_value *dict = th_module_state_dict(m);
-    static const char *const keys[] = {"0.weight", "0.bias", "1.weight", "1.bias", "1.running_mean", "1.running_var",
-                                       "1.num_batches_tracked", "2.weight", "2.bias"};
+    static const char *const keys[] = {
+        "0.weight", "0.bias", "1.weight", "1.bias", "1.running_mean", "1.running_var", "1.num_batches_tracked",
+        "2.weight", "2.bias"};
     assert_int_equal(th_value_size(dict), 9);
     for (size_t i = 0; i < 9; i++) assert_string_equal(th_value_key_at(dict, i, NULL), keys[i]);
     th_tensor *weight = th_value_as_tensor(th_value_get(dict, "0.weight"));
@@ -144,8 +145,13 @@ static void a_module_is_a_stateful_object(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(keys_are_pytorchs), TEST(loading_copies_the_values), TEST(strict_errors_name_the_keys), TEST(not_strict_loads_what_is_there),
-        TEST(no_key_in_common_is_an_error), TEST(long_reports_are_counted), TEST(a_module_is_a_stateful_object),
+        TEST(keys_are_pytorchs),
+        TEST(loading_copies_the_values),
+        TEST(strict_errors_name_the_keys),
+        TEST(not_strict_loads_what_is_there),
+        TEST(no_key_in_common_is_an_error),
+        TEST(long_reports_are_counted),
+        TEST(a_module_is_a_stateful_object),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
