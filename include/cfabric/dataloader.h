@@ -12,9 +12,9 @@ TH_BEGIN_DECLS
  * next th_dataloader_next; th_retain one to keep it longer. */
 typedef struct th_batch {
     th_tensor *data[TH_BATCH_MAX];
-    size_t size;      /**< how many of data are used */
-    int64_t length;   /**< samples in this batch */
-    int64_t index;    /**< 0, 1, ... within this pass */
+    size_t size;    /**< how many of data are used */
+    int64_t length; /**< samples in this batch */
+    int64_t index;  /**< 0, 1, ... within this pass */
 } th_batch;
 
 /** collate_fn: makes one batch of [scoped] tensors from n samples. Runs on a worker thread if there are workers. */
@@ -26,28 +26,27 @@ typedef th_status (*th_worker_init_fn)(th_worker_info *worker, void *user);
 #define TH_NO_BATCH INT64_MIN
 
 struct th_dataloader_args {
-    th_dataset *dataset;          /**< handed over */
-    int64_t batch_size;           /**< default 1; TH_NO_BATCH */
+    th_dataset *dataset; /**< handed over */
+    int64_t batch_size;  /**< default 1; TH_NO_BATCH */
     bool shuffle;
-    th_sampler *sampler;          /**< handed over */
-    th_sampler *batch_sampler;    /**< handed over; excludes batch_size, shuffle, sampler and drop_last */
-    int num_workers;              /**< threads that read ahead; 0: read in th_dataloader_next */
-    th_collate_fn collate_fn;     /**< NULL: stack, field by field */
+    th_sampler *sampler;       /**< handed over */
+    th_sampler *batch_sampler; /**< handed over; excludes batch_size, shuffle, sampler and drop_last */
+    int num_workers;           /**< threads that read ahead; 0: read in th_dataloader_next */
+    th_collate_fn collate_fn;  /**< NULL: stack, field by field */
     void *collate_user;
-    bool pin_memory;              /**< page-locked batches; a warning when there is no accelerator */
+    bool pin_memory; /**< page-locked batches; a warning when there is no accelerator */
     bool drop_last;
-    double timeout;               /**< seconds to wait for a worker's batch; 0: for ever */
+    double timeout; /**< seconds to wait for a worker's batch; 0: for ever */
     th_worker_init_fn worker_init_fn;
     void *worker_init_user;
-    th_generator *generator;      /**< [borrowed]; NULL: the default generator */
-    int prefetch_factor;          /**< batches in flight per worker; 0: 2 when there are workers */
-    bool persistent_workers;      /**< keep the threads between passes */
+    th_generator *generator; /**< [borrowed]; NULL: the default generator */
+    int prefetch_factor;     /**< batches in flight per worker; 0: 2 when there are workers */
+    bool persistent_workers; /**< keep the threads between passes */
 };
-/** DataLoader(). Objects given are handed over, also when the call fails. The order for a seed is PyTorch's and does not depend on
- * num_workers. [owned] */
+/** DataLoader(). Objects given are handed over, also when the call fails. The order for a seed is PyTorch's and does not depend
+ * on num_workers. [owned] */
 FABRIC_API FABRIC_NODISCARD th_dataloader *th_dataloader_new_call(struct th_dataloader_args args);
-#define th_dataloader_new(...) \
-    th_dataloader_new_call((struct th_dataloader_args){.batch_size = 1, .dataset = __VA_ARGS__})
+#define th_dataloader_new(...) th_dataloader_new_call((struct th_dataloader_args){.batch_size = 1, .dataset = __VA_ARGS__})
 
 /** Fetches the next batch. False at the end of a pass (the next call begins a new one) and while an error is pending. */
 FABRIC_API bool th_dataloader_next(th_dataloader *loader, th_batch *batch);

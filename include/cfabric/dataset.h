@@ -14,16 +14,16 @@ TH_BEGIN_DECLS
 /** One sample, or one stacked batch: data[0] is usually the input, data[1] the target. */
 typedef struct th_sample {
     th_tensor *data[TH_BATCH_MAX];
-    size_t size;                    /**< how many of data are used */
+    size_t size; /**< how many of data are used */
 } th_sample;
 
 /** Who is reading: the worker thread of a loader. */
 typedef struct th_worker_info {
-    int id;                   /**< 0 .. num_workers - 1 */
+    int id; /**< 0 .. num_workers - 1 */
     int num_workers;
-    uint64_t seed;            /**< base seed + id; a worker_init_fn may change it, and reseeding follows */
-    th_generator *generator;  /**< this worker's own, seeded anew for each batch from `seed` and the batch's index [borrowed] */
-    th_dataset *dataset;      /**< [borrowed] */
+    uint64_t seed;           /**< base seed + id; a worker_init_fn may change it, and reseeding follows */
+    th_generator *generator; /**< this worker's own, seeded anew for each batch from `seed` and the batch's index [borrowed] */
+    th_dataset *dataset;     /**< [borrowed] */
 } th_worker_info;
 /** torch.utils.data.get_worker_info(): NULL outside worker threads. [borrowed] */
 FABRIC_API const th_worker_info *th_get_worker_info(void);
@@ -32,8 +32,8 @@ FABRIC_API th_generator *th_worker_generator(void);
 
 /** A dataset of one's own. A map-style one has `len` and `get_item`; an iterable-style one has `iter_next`. */
 typedef struct th_dataset_ops {
-    size_t size;                  /**< sizeof(th_dataset_ops) */
-    const char *name;             /**< shown in errors */
+    size_t size;      /**< sizeof(th_dataset_ops) */
+    const char *name; /**< shown in errors */
     /** len(dataset); NULL or -1: unknown (iterable-style only). */
     int64_t (*len)(void *self);
     /** dataset[index], 0 <= index < len: fills data and size with [scoped] tensors. */
@@ -68,16 +68,16 @@ FABRIC_API th_status th_dataset_get_batch(th_dataset *dataset, th_ints indices, 
 FABRIC_API FABRIC_NODISCARD th_dataset *th_dataset_tensor(th_tensors tensors);
 
 struct th_dataset_idx_args {
-    const char *images;    /**< a file in the MNIST (IDX) format, of unsigned bytes, plain or gzip */
-    const char *labels;    /**< the same with one dimension and as many entries; NULL: samples have no target */
-    bool raw;              /**< give the bytes as they are (uint8) instead of ToTensor's float32 in 0..1 */
-    th_doubles mean;       /**< Normalize: one per channel, or one for all; not given: no normalisation */
+    const char *images; /**< a file in the MNIST (IDX) format, of unsigned bytes, plain or gzip */
+    const char *labels; /**< the same with one dimension and as many entries; NULL: samples have no target */
+    bool raw;           /**< give the bytes as they are (uint8) instead of ToTensor's float32 in 0..1 */
+    th_doubles mean;    /**< Normalize: one per channel, or one for all; not given: no normalisation */
     th_doubles std;
 };
-/** Images and labels in the MNIST format. Images of (n, h, w) come out as (1, h, w), of (n, c, h, w) as (c, h, w); float32 values are
- * bit for bit torchvision's ToTensor() and Normalize(mean, std). Labels come out as int64. A file that is not there is looked for
- * under the other known spellings ("-idx3-ubyte" / ".idx3-ubyte", with and without ".gz", raw/ and MNIST/raw/ below). Whether a
- * file is gzip is decided by its contents. Every fault of a file is a one-line error with the file, what was found and what was
+/** Images and labels in the MNIST format. Images of (n, h, w) come out as (1, h, w), of (n, c, h, w) as (c, h, w); float32 values
+ * are bit for bit torchvision's ToTensor() and Normalize(mean, std). Labels come out as int64. A file that is not there is looked
+ * for under the other known spellings ("-idx3-ubyte" / ".idx3-ubyte", with and without ".gz", raw/ and MNIST/raw/ below). Whether
+ * a file is gzip is decided by its contents. Every fault of a file is a one-line error with the file, what was found and what was
  * expected: NotFound, DataError, OSError. [owned] */
 FABRIC_API FABRIC_NODISCARD th_dataset *th_dataset_idx_call(struct th_dataset_idx_args args);
 #define th_dataset_idx(...) th_dataset_idx_call((struct th_dataset_idx_args){.images = __VA_ARGS__})
@@ -91,11 +91,11 @@ FABRIC_API FABRIC_NODISCARD th_dataset *th_dataset_subset(th_dataset *dataset, t
 FABRIC_API FABRIC_NODISCARD th_dataset *th_dataset_concat(th_dataset *const *datasets, size_t n);
 
 struct th_random_split_args {
-    th_dataset *dataset;      /**< handed over */
-    th_ints lengths;          /**< must add up to len(dataset); or */
-    th_doubles fractions;     /**< must add up to 1; the remainder goes round from the first */
-    th_generator *generator;  /**< NULL: the default generator */
-    th_dataset **parts;       /**< receives one [owned] subset per length */
+    th_dataset *dataset;     /**< handed over */
+    th_ints lengths;         /**< must add up to len(dataset); or */
+    th_doubles fractions;    /**< must add up to 1; the remainder goes round from the first */
+    th_generator *generator; /**< NULL: the default generator */
+    th_dataset **parts;      /**< receives one [owned] subset per length */
 };
 /** random_split: the parts have PyTorch's samples in PyTorch's order. On error every part is NULL.
  *     th_dataset *parts[2];
@@ -106,11 +106,11 @@ FABRIC_API FABRIC_NODISCARD th_status th_random_split_call(struct th_random_spli
 /** Changes one sample (or one batch) in place: replace entries of data with other [scoped] tensors. */
 typedef th_status (*th_transform_fn)(th_sample *sample, void *user);
 struct th_dataset_transform_args {
-    th_dataset *dataset;         /**< handed over */
-    th_transform_fn transform;   /**< per sample; may be NULL if batch_transform is given */
+    th_dataset *dataset;             /**< handed over */
+    th_transform_fn transform;       /**< per sample; may be NULL if batch_transform is given */
     th_transform_fn batch_transform; /**< the same change made to a stacked batch at once: the fast path. May be NULL */
     void *user;
-    void (*free_user)(void *user);   /**< called when the dataset ends, also when this call fails; may be NULL */
+    void (*free_user)(void *user); /**< called when the dataset ends, also when this call fails; may be NULL */
 };
 /** A dataset whose samples go through a callback; nest to chain. With only a batch_transform, single samples pass through it as a
  * batch of one. Draw random numbers from th_worker_generator(). [owned] */

@@ -7,7 +7,7 @@ typedef struct batches {
     th_sampler *inner;
     int64_t batch_size;
     bool drop_last;
-    bool ended;     /* the inner sampler has: it is not asked again */
+    bool ended; /* the inner sampler has: it is not asked again */
 } batches;
 
 static int64_t batches_len(void *self)
@@ -30,8 +30,10 @@ static th_status batches_next(void *self, th_indices *indices, bool *end)
     batches *b = self;
     int64_t index;
     while (!b->ended && (int64_t)indices->size < b->batch_size) {
-        if (!th_sampler_next(b->inner, &index)) b->ended = true;
-        else TH__TRY(th_indices_push(indices, index));
+        if (!th_sampler_next(b->inner, &index))
+            b->ended = true;
+        else
+            TH__TRY(th_indices_push(indices, index));
     }
     if (indices->size == 0 || (b->drop_last && (int64_t)indices->size < b->batch_size)) *end = true;
     return th__pending();
@@ -63,17 +65,24 @@ static void batches_free(void *self)
     free(self);
 }
 
-static const th_sampler_ops batches_ops = {
-    .size = sizeof batches_ops, .name = "BatchSampler", .len = batches_len, .begin = batches_begin, .next_batch = batches_next,
-    .state_dict = batches_state, .load_state_dict = batches_load, .inner = batches_inner, .rebuild = batches_rebuild,
-    .free = batches_free};
+static const th_sampler_ops batches_ops = {.size = sizeof batches_ops,
+                                           .name = "BatchSampler",
+                                           .len = batches_len,
+                                           .begin = batches_begin,
+                                           .next_batch = batches_next,
+                                           .state_dict = batches_state,
+                                           .load_state_dict = batches_load,
+                                           .inner = batches_inner,
+                                           .rebuild = batches_rebuild,
+                                           .free = batches_free};
 
 th_sampler *th_sampler_batch(th_sampler *sampler, int64_t batch_size, bool drop_last)
 {
     batches *b = NULL;
     if (th__pending() == TH_OK && TH__SAMPLER_CHECK(sampler)) {
         if (batch_size <= 0)
-            TH__FAIL(TH_ERR_VALUE, "batch_size should be a positive integer value, but got batch_size=%lld", (long long)batch_size);
+            TH__FAIL(TH_ERR_VALUE, "batch_size should be a positive integer value, but got batch_size=%lld",
+                     (long long)batch_size);
         else if (sampler->ops.next == NULL)
             TH__FAIL(TH_ERR_TYPE, "'%s' is a batch sampler already, expected one that yields indices", sampler->ops.name);
         else

@@ -19,7 +19,8 @@ static const char *ops_fault(const th_dataset_ops *ops)
     if (ops->get_item == NULL && ops->iter_next == NULL && ops->get_batch == NULL)
         return "has neither get_item nor iter_next: one is needed";
     if (ops->iter_next == NULL && ops->len == NULL) return "is map-style and has no len";
-    if (ops->iter_next != NULL && ops->get_item != NULL) return "has both get_item and iter_next: it is either map- or iterable-style";
+    if (ops->iter_next != NULL && ops->get_item != NULL)
+        return "has both get_item and iter_next: it is either map- or iterable-style";
     return NULL;
 }
 
@@ -30,9 +31,13 @@ th_dataset *th_dataset_new(const th_dataset_ops *ops, void *self)
     if (ops != NULL) memcpy(&copy, ops, ops->size < sizeof copy ? ops->size : sizeof copy);
     if (copy.name == NULL) copy.name = "dataset";
     if (th__pending() == TH_OK) {
-        const char *fault = ops == NULL ? "is NULL" : ops->size == 0 ? "has size 0, expected sizeof(th_dataset_ops)" : ops_fault(&copy);
-        if (fault != NULL) TH__FAIL(TH_ERR_VALUE, "the table of dataset '%s' %s", copy.name, fault);
-        else dataset = th__object_new(&th__dataset_class, sizeof *dataset);
+        const char *fault = ops == NULL      ? "is NULL"
+                            : ops->size == 0 ? "has size 0, expected sizeof(th_dataset_ops)"
+                                             : ops_fault(&copy);
+        if (fault != NULL)
+            TH__FAIL(TH_ERR_VALUE, "the table of dataset '%s' %s", copy.name, fault);
+        else
+            dataset = th__object_new(&th__dataset_class, sizeof *dataset);
     }
     if (dataset == NULL) {
         if (copy.free != NULL) copy.free(self);
@@ -118,8 +123,10 @@ th_status th__collate_stack(const th_sample *samples, size_t n, th_sample *batch
     th_status status = TH_OK;
     for (size_t i = 1; i < n && status == TH_OK; i++)
         if (samples[i].size != fields)
-            status = TH__FAIL(TH_ERR_RUNTIME, "each sample of a batch should have the same number of tensors: sample 0 has %zu, "
-                              "sample %zu has %zu", fields, i, samples[i].size);
+            status = TH__FAIL(TH_ERR_RUNTIME,
+                              "each sample of a batch should have the same number of tensors: sample 0 has %zu, "
+                              "sample %zu has %zu",
+                              fields, i, samples[i].size);
     for (size_t field = 0; field < fields && status == TH_OK; field++) {
         for (size_t i = 0; i < n; i++) column[i] = samples[i].data[field];
         batch->data[field] = th__data_stack((th_tensors){column, n});

@@ -41,8 +41,12 @@ static void subset_free(void *self)
     free(set);
 }
 
-static const th_dataset_ops subset_ops = {.size = sizeof subset_ops, .name = "Subset", .len = subset_len, .get_item = subset_item,
-                                          .get_batch = subset_batch, .free = subset_free};
+static const th_dataset_ops subset_ops = {.size = sizeof subset_ops,
+                                          .name = "Subset",
+                                          .len = subset_len,
+                                          .get_item = subset_item,
+                                          .get_batch = subset_batch,
+                                          .free = subset_free};
 
 /* Takes over `inner` and `indices` (NULL: an error is pending). */
 static th_dataset *subset_make(th_dataset *inner, int64_t *indices, int64_t size)
@@ -90,11 +94,15 @@ th_dataset *th_dataset_subset(th_dataset *dataset, th_ints indices)
 
 typedef struct concat {
     th_dataset **parts;
-    int64_t *ends;  /* cumulative lengths */
+    int64_t *ends; /* cumulative lengths */
     size_t n;
 } concat;
 
-static int64_t concat_len(void *self) { concat *set = self; return set->n > 0 ? set->ends[set->n - 1] : 0; }
+static int64_t concat_len(void *self)
+{
+    concat *set = self;
+    return set->n > 0 ? set->ends[set->n - 1] : 0;
+}
 
 static size_t concat_part(const concat *set, int64_t *index)
 {
@@ -177,8 +185,8 @@ static th_status split_lengths(const struct th_random_split_args *args, size_t n
         sum += lengths[i];
     }
     if (sum == total) return TH_OK;
-    return th__fail(TH_ERR_VALUE, "th_random_split", "the lengths add up to %lld, but the dataset has %lld samples", (long long)sum,
-                    (long long)total);
+    return th__fail(TH_ERR_VALUE, "th_random_split", "the lengths add up to %lld, but the dataset has %lld samples",
+                    (long long)sum, (long long)total);
 }
 
 static th_status split_parts(const struct th_random_split_args *args, size_t n, const int64_t *lengths)
@@ -200,7 +208,8 @@ th_status th_random_split_call(struct th_random_split_args args)
     for (size_t i = 0; args.parts != NULL && i < n; i++) args.parts[i] = NULL;
     th_status status = check_map_style(args.dataset, "th_random_split");
     if (status == TH_OK && (args.parts == NULL || n == 0))
-        status = TH__FAIL(TH_ERR_VALUE, "%s, expected lengths and room for the parts", n == 0 ? "no lengths given" : "parts is NULL");
+        status =
+            TH__FAIL(TH_ERR_VALUE, "%s, expected lengths and room for the parts", n == 0 ? "no lengths given" : "parts is NULL");
     int64_t *lengths = status == TH_OK ? th__calloc(n, sizeof *lengths) : NULL;
     if (lengths != NULL && (status = split_lengths(&args, n, lengths)) == TH_OK) status = split_parts(&args, n, lengths);
     free(lengths);

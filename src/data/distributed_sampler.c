@@ -1,4 +1,5 @@
-/* data/distributed_sampler.c: DistributedSampler, its un-padded form for evaluation, and the wrapper that shards any other sampler. */
+/* data/distributed_sampler.c: DistributedSampler, its un-padded form for evaluation, and the wrapper that shards any other
+ * sampler. */
 #include "data/objects.h"
 #include "data/tensors.h"
 
@@ -6,14 +7,14 @@
 
 typedef struct distributed {
     int64_t n, num_replicas, rank;
-    int64_t total;          /* positions dealt out: n padded or cut to a multiple of num_replicas, or n itself */
+    int64_t total; /* positions dealt out: n padded or cut to a multiple of num_replicas, or n itself */
     bool shuffle, drop_last, exact;
     uint64_t seed;
     int64_t epoch;
-    th_sampler *inner;      /* the wrapper: what is sharded */
+    th_sampler *inner; /* the wrapper: what is sharded */
     /* the running pass */
-    int64_t *order;         /* of all ranks; NULL: 0, 1, 2, ... */
-    int64_t position;       /* the next one of this rank */
+    int64_t *order;   /* of all ranks; NULL: 0, 1, 2, ... */
+    int64_t position; /* the next one of this rank */
     bool started;
 } distributed;
 
@@ -118,10 +119,15 @@ static void distributed_free(void *self)
     free(d);
 }
 
-static const th_sampler_ops distributed_ops = {
-    .size = sizeof distributed_ops, .name = "DistributedSampler", .len = distributed_len, .begin = distributed_begin,
-    .next = distributed_next, .set_epoch = distributed_set_epoch, .state_dict = distributed_state,
-    .load_state_dict = distributed_load, .free = distributed_free};
+static const th_sampler_ops distributed_ops = {.size = sizeof distributed_ops,
+                                               .name = "DistributedSampler",
+                                               .len = distributed_len,
+                                               .begin = distributed_begin,
+                                               .next = distributed_next,
+                                               .set_epoch = distributed_set_epoch,
+                                               .state_dict = distributed_state,
+                                               .load_state_dict = distributed_load,
+                                               .free = distributed_free};
 
 static th_sampler *make(const char *function, distributed filled)
 {
@@ -130,8 +136,8 @@ static th_sampler *make(const char *function, distributed filled)
         if (filled.num_replicas < 1)
             th__fail(TH_ERR_VALUE, function, "num_replicas is %lld, expected 1 or more", (long long)filled.num_replicas);
         else if (filled.rank < 0 || filled.rank >= filled.num_replicas)
-            th__fail(TH_ERR_VALUE, function, "Invalid rank %lld, rank should be in the interval [0, %lld]", (long long)filled.rank,
-                     (long long)filled.num_replicas - 1);
+            th__fail(TH_ERR_VALUE, function, "Invalid rank %lld, rank should be in the interval [0, %lld]",
+                     (long long)filled.rank, (long long)filled.num_replicas - 1);
         else if (filled.n < 0)
             th__fail(TH_ERR_VALUE, function, "n is %lld, expected the length of a dataset", (long long)filled.n);
         else
@@ -148,9 +154,12 @@ static th_sampler *make(const char *function, distributed filled)
 
 th_sampler *th_sampler_distributed_call(struct th_sampler_distributed_args args)
 {
-    return make("th_sampler_distributed",
-                (distributed){.n = args.n, .num_replicas = args.num_replicas, .rank = args.rank, .shuffle = args.shuffle,
-                              .seed = args.seed, .drop_last = args.drop_last});
+    return make("th_sampler_distributed", (distributed){.n = args.n,
+                                                        .num_replicas = args.num_replicas,
+                                                        .rank = args.rank,
+                                                        .shuffle = args.shuffle,
+                                                        .seed = args.seed,
+                                                        .drop_last = args.drop_last});
 }
 
 th_sampler *th_sampler_distributed_eval_call(struct th_sampler_distributed_args args)
@@ -160,9 +169,12 @@ th_sampler *th_sampler_distributed_eval_call(struct th_sampler_distributed_args 
         th__fail(TH_ERR_VALUE, "th_sampler_distributed_eval", "drop_last is true, but every sample is to be read once");
         return NULL;
     }
-    return make("th_sampler_distributed_eval",
-                (distributed){.n = args.n, .num_replicas = args.num_replicas, .rank = args.rank, .shuffle = args.shuffle,
-                              .seed = args.seed, .exact = true});
+    return make("th_sampler_distributed_eval", (distributed){.n = args.n,
+                                                             .num_replicas = args.num_replicas,
+                                                             .rank = args.rank,
+                                                             .shuffle = args.shuffle,
+                                                             .seed = args.seed,
+                                                             .exact = true});
 }
 
 th_sampler *th_sampler_distributed_wrap(th_sampler *sampler, int64_t num_replicas, int64_t rank, bool drop_last)
@@ -173,12 +185,13 @@ th_sampler *th_sampler_distributed_wrap(th_sampler *sampler, int64_t num_replica
         if (sampler->ops.next == NULL)
             TH__FAIL(TH_ERR_TYPE, "'%s' is a batch sampler, expected one that yields indices", sampler->ops.name);
         else if (n < 0)
-            TH__FAIL(TH_ERR_TYPE, "sampler '%s' has no finite length, so it cannot be divided between %lld processes: give it a "
-                     "len, or set use_distributed_sampler to false and divide it yourself", sampler->ops.name,
-                     (long long)num_replicas);
+            TH__FAIL(TH_ERR_TYPE,
+                     "sampler '%s' has no finite length, so it cannot be divided between %lld processes: give it a "
+                     "len, or set use_distributed_sampler to false and divide it yourself",
+                     sampler->ops.name, (long long)num_replicas);
     }
-    return make(__func__, (distributed){.n = n, .num_replicas = num_replicas, .rank = rank, .drop_last = drop_last,
-                                        .inner = sampler});
+    return make(__func__,
+                (distributed){.n = n, .num_replicas = num_replicas, .rank = rank, .drop_last = drop_last, .inner = sampler});
 }
 
 int64_t th__sampler_replicas(th_sampler *sampler)

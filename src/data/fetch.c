@@ -48,8 +48,8 @@ th_status th__fetch_skip(const th__fetch_plan *plan, th__fetch_iterator *iterato
 }
 
 /* Samples of an iterable-style dataset: fewer than n at its end. */
-static th_status read_iterable(const th__fetch_plan *plan, th__fetch_iterator *iterator, th_sample *samples, size_t n, size_t *got,
-                               const atomic_bool *cancel)
+static th_status read_iterable(const th__fetch_plan *plan, th__fetch_iterator *iterator, th_sample *samples, size_t n,
+                               size_t *got, const atomic_bool *cancel)
 {
     for (*got = 0; *got < n && !iterator->ended; *got += !iterator->ended) {
         if (cancel != NULL && atomic_load(cancel)) return TH_OK;
@@ -72,7 +72,8 @@ static th_status collate(const th__fetch_plan *plan, const th_sample *samples, s
 {
     batch->size = 0;
     if (plan->collate_fn != NULL)
-        return th__callback_status(plan->collate_fn(samples, n, batch, plan->collate_user), "collate_fn", plan->dataset->ops.name);
+        return th__callback_status(plan->collate_fn(samples, n, batch, plan->collate_user), "collate_fn",
+                                   plan->dataset->ops.name);
     if (plan->batched) return th__collate_stack(samples, n, batch);
     *batch = samples[0];
     return TH_OK;
@@ -116,8 +117,10 @@ th_status th__fetch(const th__fetch_plan *plan, th__fetch_iterator *iterator, co
     *batch = (th_batch){0};
     TH_SCOPE();
     bool whole = indices != NULL && plan->batched && plan->collate_fn == NULL && plan->dataset->ops.get_batch != NULL;
-    if (whole) status = th__dataset_batch(plan->dataset, indices, n, &made);
-    else status = read_and_collate(plan, iterator, indices, n, &made, &got, end, cancel);
+    if (whole)
+        status = th__dataset_batch(plan->dataset, indices, n, &made);
+    else
+        status = read_and_collate(plan, iterator, indices, n, &made, &got, end, cancel);
     if (status == TH_OK && !*end) status = keep(&made, got, batch);
     if (status != TH_OK) th__batch_clear(batch);
     return status;

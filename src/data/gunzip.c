@@ -10,7 +10,7 @@
 struct th__gunzip {
     const char *name;
     const uint8_t *data;
-    size_t size, used;  /* `used` has been given to zlib */
+    size_t size, used; /* `used` has been given to zlib */
     z_stream z;
     bool ended;
 };
@@ -77,8 +77,8 @@ th_status th__gunzip_read(th__gunzip *stream, void *out, size_t size, size_t *go
         *got += room - stream->z.avail_out;
         if (result == Z_STREAM_END) {
             TH__TRY(next_member(stream));
-        } else if (result == Z_BUF_ERROR || (result == Z_OK && stream->z.avail_in == 0 && stream->used == stream->size &&
-                                             stream->z.avail_out > 0)) {
+        } else if (result == Z_BUF_ERROR ||
+                   (result == Z_OK && stream->z.avail_in == 0 && stream->used == stream->size && stream->z.avail_out > 0)) {
             return FAULT("the gzip data of '%s' is cut off after %zu bytes, before its end", stream->name, stream->size);
         } else if (result == Z_MEM_ERROR) {
             return th__fail(TH_ERR_MEMORY, "th_dataset_idx", "out of memory unpacking '%s'", stream->name);

@@ -202,7 +202,10 @@ static th_dtype dtype_of(uint8_t type)
 
 static void to_native_order(th__idx *idx)
 {
-    const union { uint16_t word; uint8_t first; } probe = {1};
+    const union {
+        uint16_t word;
+        uint8_t first;
+    } probe = {1};
     if (probe.first == 0) return; /* a big-endian machine */
     for (uint8_t *p = idx->bytes; p < idx->bytes + idx->size; p += idx->element_size) {
         for (size_t i = 0, j = idx->element_size - 1; i < j; i++, j--) {

@@ -17,8 +17,12 @@
 
 #define FAULT(...) th__fail(TH_ERR_DATA, "th_dataset_idx", __VA_ARGS__)
 
-static const struct { uint8_t code; const char *name; size_t size; } types[] = {
-    {0x08, "uint8", 1}, {0x09, "int8", 1}, {0x0b, "int16", 2}, {0x0c, "int32", 4}, {0x0d, "float32", 4}, {0x0e, "float64", 8}};
+static const struct {
+    uint8_t code;
+    const char *name;
+    size_t size;
+} types[] = {{0x08, "uint8", 1}, {0x09, "int8", 1},    {0x0b, "int16", 2},
+             {0x0c, "int32", 4}, {0x0d, "float32", 4}, {0x0e, "float64", 8}};
 
 const char *th__idx_type_name(uint8_t type)
 {
@@ -33,10 +37,7 @@ void th__idx_free(th__idx *idx)
     *idx = (th__idx){0};
 }
 
-static uint32_t big_endian(const uint8_t *p)
-{
-    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
-}
+static uint32_t big_endian(const uint8_t *p) { return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3]; }
 
 /* ---------------------------------------------------------------- the header */
 
@@ -51,7 +52,10 @@ static const char *guess(const uint8_t *data, size_t size)
     size_t start = 0, printable = 0;
     if (begins(data, size, "\x1f\x8b")) return ": this is gzip data inside gzip, unpack it once";
     if (begins(data, size, "PK\x03\x04")) return ": this is a zip archive, unpack it";
-    if (begins(data, size, "\xfd""7zXZ")) return ": this is xz data, unpack it";
+    if (begins(data, size,
+               "\xfd"
+               "7zXZ"))
+        return ": this is xz data, unpack it";
     if (begins(data, size, "BZh")) return ": this is bzip2 data, unpack it";
     if (begins(data, size, "version https://git-lfs")) return ": this is a Git LFS pointer, run 'git lfs pull'";
     if (begins(data, size, "\x93NUMPY")) return ": this is a NumPy file";
@@ -64,7 +68,8 @@ static const char *guess(const uint8_t *data, size_t size)
 static th_status parse_magic(const char *name, const uint8_t *data, size_t size, th__idx *idx)
 {
     if (size < 4)
-        return FAULT("'%s' has %zu bytes, expected an IDX file with a header of at least 8 bytes%s", name, size, guess(data, size));
+        return FAULT("'%s' has %zu bytes, expected an IDX file with a header of at least 8 bytes%s", name, size,
+                     guess(data, size));
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (types[i].code == data[2]) idx->element_size = types[i].size;
     idx->type = data[2];
@@ -73,11 +78,12 @@ static th_status parse_magic(const char *name, const uint8_t *data, size_t size,
         return FAULT("'%s' begins with the bytes %02x %02x %02x %02x, expected the IDX magic 00 00 <type> <dimensions>%s", name,
                      data[0], data[1], data[2], data[3], guess(data, size));
     if (idx->element_size == 0)
-        return FAULT("'%s' has the IDX magic 00 00 %02x %02x: type 0x%02x is not known, expected 08 (uint8), 09, 0b, 0c, 0d or 0e",
-                     name, data[2], data[3], data[2]);
+        return FAULT(
+            "'%s' has the IDX magic 00 00 %02x %02x: type 0x%02x is not known, expected 08 (uint8), 09, 0b, 0c, 0d or 0e", name,
+            data[2], data[3], data[2]);
     if (idx->dims == 0 || idx->dims > TH__IDX_MAX_DIMS)
-        return FAULT("'%s' has the IDX magic 00 00 %02x %02x: %zu dimensions, expected 1 to %d", name, data[2], data[3], idx->dims,
-                     TH__IDX_MAX_DIMS);
+        return FAULT("'%s' has the IDX magic 00 00 %02x %02x: %zu dimensions, expected 1 to %d", name, data[2], data[3],
+                     idx->dims, TH__IDX_MAX_DIMS);
     return TH_OK;
 }
 
@@ -86,8 +92,8 @@ static th_status parse_header(const char *name, const uint8_t *data, size_t size
 {
     TH__TRY(parse_magic(name, data, size, idx));
     *header = 4 + 4 * idx->dims;
-    if (size < *header) return FAULT("'%s' ends inside its header: %zu bytes, expected %zu for %zu dimensions", name, size, *header,
-                                     idx->dims);
+    if (size < *header)
+        return FAULT("'%s' ends inside its header: %zu bytes, expected %zu for %zu dimensions", name, size, *header, idx->dims);
     *body = idx->element_size;
     for (size_t i = 0; i < idx->dims; i++) {
         idx->sizes[i] = big_endian(data + 4 + 4 * i);
@@ -153,8 +159,8 @@ static th_status decode_gzip(const char *name, const uint8_t *data, size_t size,
     if (status == TH_OK) status = parse_header(name, head, got, idx, &header, &body);
     /* deflate cannot shrink anything below 1/1032 */
     if (status == TH_OK && body / 1040 > size)
-        status = FAULT("'%s' is truncated: its header promises %zu bytes, more than its %zu bytes of gzip data can hold", name, body,
-                       size);
+        status = FAULT("'%s' is truncated: its header promises %zu bytes, more than its %zu bytes of gzip data can hold", name,
+                       body, size);
     if (status == TH_OK && (idx->bytes = allocate(body)) == NULL) status = th__pending();
     if (status == TH_OK) status = th__gunzip_read(stream, idx->bytes, body, &got);
     if (status == TH_OK) status = th__gunzip_read(stream, &extra, 1, &got_extra); /* also checks the last member's CRC */

@@ -19,8 +19,10 @@ static char *other_spelling(const char *name)
     char *copy = th__strdup(name);
     if (copy == NULL) return NULL;
     char *mark = strstr(copy, "-idx");
-    if (mark != NULL) *mark = '.';
-    else if ((mark = strstr(copy, ".idx")) != NULL) *mark = '-';
+    if (mark != NULL)
+        *mark = '.';
+    else if ((mark = strstr(copy, ".idx")) != NULL)
+        *mark = '-';
     return copy;
 }
 
@@ -48,7 +50,8 @@ static char *first_existing(const char *folder, char *const *names)
 static void fail_not_found(const char *path, const char *folder, char *const *names)
 {
     struct stat info;
-    const char *why = stat(path, &info) == 0 ? (S_ISDIR(info.st_mode) ? "it is a folder" : "it is no regular file") : "no such file";
+    const char *why =
+        stat(path, &info) == 0 ? (S_ISDIR(info.st_mode) ? "it is a folder" : "it is no regular file") : "no such file";
     bool twin = strcmp(names[0], names[2]) != 0; /* the name has two spellings */
     th__fail(TH_ERR_NOT_FOUND, "th_dataset_idx", "'%s': %s; tried %s{%s,%s,%s,%s}{%s,%s%s%s%s%s}", path, why, folder, folders[0],
              folders[1], folders[2], folders[3], names[0], names[1], twin ? "," : "", twin ? names[2] : "", twin ? "," : "",

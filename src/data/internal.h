@@ -1,12 +1,12 @@
-/* data/internal.h: the seam where fabric_setup_dataloaders gets between a loader and its user, and what the files of src/data share
- * with nobody else is in the other headers of this folder. */
+/* data/internal.h: the seam where fabric_setup_dataloaders gets between a loader and its user, and what the files of src/data
+ * share with nobody else is in the other headers of this folder. */
 #ifndef FABRIC_DATA_INTERNAL_H
 #define FABRIC_DATA_INTERNAL_H
 
 #include <cfabric/data.h>
 
 typedef enum th__sampler_kind {
-    TH__SAMPLER_NONE = 0,    /* the dataset is iterable-style: there is nothing to shard, the user must */
+    TH__SAMPLER_NONE = 0, /* the dataset is iterable-style: there is nothing to shard, the user must */
     TH__SAMPLER_SEQUENTIAL,
     TH__SAMPLER_RANDOM,
     TH__SAMPLER_DISTRIBUTED, /* any of the distributed ones, the wrapper included: never sharded again */
@@ -14,39 +14,41 @@ typedef enum th__sampler_kind {
 } th__sampler_kind;
 
 typedef struct th__dataloader_info {
-    bool iterable;              /* iterable-style dataset */
-    th__sampler_kind sampler;   /* of the sampler that yields single indices: loader.sampler, or the one inside the batch sampler */
-    bool custom_batch_sampler;  /* the user's own batch sampler (not th_sampler_batch) */
+    bool iterable;            /* iterable-style dataset */
+    th__sampler_kind sampler; /* of the sampler that yields single indices: loader.sampler, or the one inside the batch sampler */
+    bool custom_batch_sampler; /* the user's own batch sampler (not th_sampler_batch) */
     bool has_worker_init;
     bool wrapped;
     int num_workers;
-    int64_t batch_size;         /* TH_NO_BATCH when a batch sampler was given or batching is off */
+    int64_t batch_size; /* TH_NO_BATCH when a batch sampler was given or batching is off */
     bool drop_last;
 } th__dataloader_info;
 
 /* What a loader is made of. All zero with an error pending. */
 th__dataloader_info th__dataloader_info_of(th_dataloader *loader);
 
-/* Shards the loader's sampler as Fabric does. A random or sequential sampler is replaced by a DistributedSampler (shuffle: the old
- * one was random), any other one is wrapped; a batch sampler is rebuilt around the new one through its `rebuild` slot. Does nothing
- * for iterable datasets and for samplers that are distributed already. TypeError, with the fix in its text, for a sampler without a
- * length and for a batch sampler that cannot be rebuilt. Not while a pass is running. */
+/* Shards the loader's sampler as Fabric does. A random or sequential sampler is replaced by a DistributedSampler (shuffle: the
+ * old one was random), any other one is wrapped; a batch sampler is rebuilt around the new one through its `rebuild` slot. Does
+ * nothing for iterable datasets and for samplers that are distributed already. TypeError, with the fix in its text, for a sampler
+ * without a length and for a batch sampler that cannot be rebuilt. Not while a pass is running. */
 struct th__dataloader_shard_args {
     int64_t num_replicas, rank;
-    uint64_t seed;              /* PL_GLOBAL_SEED, or 0 */
-    th_opt_bool shuffle;        /* a strategy's own choice; None: as said above */
-    bool drop_last;             /* of the DistributedSampler; the batch's drop_last stays as the user set it */
+    uint64_t seed;       /* PL_GLOBAL_SEED, or 0 */
+    th_opt_bool shuffle; /* a strategy's own choice; None: as said above */
+    bool drop_last;      /* of the DistributedSampler; the batch's drop_last stays as the user set it */
 };
 th_status th__dataloader_shard(th_dataloader *loader, struct th__dataloader_shard_args args);
 
-/* Gives worker threads Fabric's seeds (semantics 15), bound to the global rank. Does nothing when the user gave a worker_init_fn. */
+/* Gives worker threads Fabric's seeds (semantics 15), bound to the global rank. Does nothing when the user gave a worker_init_fn.
+ */
 th_status th__dataloader_seed_workers(th_dataloader *loader, int64_t rank);
 
-/* Installed once by fabric_setup_dataloaders. From then on every pass calls set_epoch(number of earlier passes) on the sampler and
- * on the batch sampler's sampler, at the first fetched batch, and every tensor of a batch goes through `move`. */
+/* Installed once by fabric_setup_dataloaders. From then on every pass calls set_epoch(number of earlier passes) on the sampler
+ * and on the batch sampler's sampler, at the first fetched batch, and every tensor of a batch goes through `move`. */
 typedef struct th__dataloader_wrapper {
-    th_tensor *(*move)(th_tensor *tensor, void *wrapper);  /* [scoped] or `tensor` itself; NULL slot: batches stay where they are */
-    void (*free)(void *wrapper);                           /* NULL: nothing to free */
+    th_tensor *(*move)(th_tensor *tensor,
+                       void *wrapper); /* [scoped] or `tensor` itself; NULL slot: batches stay where they are */
+    void (*free)(void *wrapper);       /* NULL: nothing to free */
 } th__dataloader_wrapper;
 /* ValueError when the loader is wrapped already. `ops` must be static; `wrapper` is handed over, also on error. */
 th_status th__dataloader_wrap(th_dataloader *loader, const th__dataloader_wrapper *ops, void *wrapper);

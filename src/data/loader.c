@@ -32,7 +32,8 @@ static th_status check_workers(const struct th_dataloader_args *a)
     if (a->num_workers < 0)
         return REFUSE("num_workers option should be non-negative, but got %d; use 0 to read without threads", a->num_workers);
     if (!(a->timeout >= 0)) return REFUSE("timeout option should be non-negative, but got %g", a->timeout);
-    if (a->num_workers == 0 && a->timeout > 0) return REFUSE("timeout option needs num_workers > 0, but got timeout=%g", a->timeout);
+    if (a->num_workers == 0 && a->timeout > 0)
+        return REFUSE("timeout option needs num_workers > 0, but got timeout=%g", a->timeout);
     if (a->prefetch_factor < 0) return REFUSE("prefetch_factor option should be non-negative, but got %d", a->prefetch_factor);
     if (a->num_workers == 0 && a->prefetch_factor > 0)
         return REFUSE("prefetch_factor option could only be specified with num_workers > 0, but got prefetch_factor=%d",
@@ -47,7 +48,8 @@ static th_status check_iterable(const struct th_dataloader_args *a)
     if (a->dataset->ops.iter_next == NULL) return TH_OK;
     if (a->shuffle) return REFUSE("iterable-style dataset '%s': expected unspecified shuffle option, but got shuffle=true", name);
     if (a->sampler != NULL)
-        return REFUSE("iterable-style dataset '%s': expected unspecified sampler option, but got '%s'", name, a->sampler->ops.name);
+        return REFUSE("iterable-style dataset '%s': expected unspecified sampler option, but got '%s'", name,
+                      a->sampler->ops.name);
     if (a->batch_sampler != NULL)
         return REFUSE("iterable-style dataset '%s': expected unspecified batch_sampler option, but got '%s'", name,
                       a->batch_sampler->ops.name);
@@ -61,8 +63,10 @@ static th_status check_samplers(const struct th_dataloader_args *a)
         if (a->batch_size != 1 || a->shuffle || a->sampler != NULL || a->drop_last)
             return REFUSE("batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last");
         if (a->batch_sampler->ops.next_batch == NULL)
-            return th__fail(TH_ERR_TYPE, "th_dataloader_new", "batch_sampler '%s' yields single indices, expected a batch sampler "
-                            "(th_sampler_batch makes one)", a->batch_sampler->ops.name);
+            return th__fail(TH_ERR_TYPE, "th_dataloader_new",
+                            "batch_sampler '%s' yields single indices, expected a batch sampler "
+                            "(th_sampler_batch makes one)",
+                            a->batch_sampler->ops.name);
     } else if (a->batch_size == TH_NO_BATCH) {
         if (a->drop_last) return REFUSE("batch_size=TH_NO_BATCH disables auto-batching and is mutually exclusive with drop_last");
     } else if (a->batch_size <= 0) {
@@ -123,7 +127,8 @@ th_dataloader *th_dataloader_new_call(struct th_dataloader_args args)
     loader->plan = (th__fetch_plan){args.dataset, batched, args.drop_last, args.collate_fn, args.collate_user};
     if (args.num_workers > 0 && args.prefetch_factor == 0) loader->args.prefetch_factor = 2;
     if (args.pin_memory && !th__data_can_pin()) {
-        th__warn_rank_zero("'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used");
+        th__warn_rank_zero(
+            "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used");
         loader->args.pin_memory = false;
     }
     return loader;

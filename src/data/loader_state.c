@@ -1,7 +1,7 @@
 /* data/loader_state.c: the position of a loader as a value, so that a run goes on in the middle of a pass.
  *
- * Saved: which pass, how many of its batches were yielded, and what its order was drawn from. A resumed loader draws the order again
- * and passes over the indices of the batches that were yielded, without reading their samples. */
+ * Saved: which pass, how many of its batches were yielded, and what its order was drawn from. A resumed loader draws the order
+ * again and passes over the indices of the batches that were yielded, without reading their samples. */
 #include "data/loader.h"
 
 #include "data/tensors.h"
@@ -23,7 +23,8 @@ static th_value *loader_state(void *object)
     th_dataloader *loader = object;
     TH__CHECK_PENDING_NULL();
     if (!TH__LOADER_CHECK(loader)) return NULL;
-    if (!loader->active && loader->resume != NULL) return th_value_copy(loader->resume, false); /* saved again before it went on */
+    if (!loader->active && loader->resume != NULL)
+        return th_value_copy(loader->resume, false); /* saved again before it went on */
     th_sampler *sampler = th__loader_index_sampler(loader);
     th_value *state = th_value_dict();
     th_value_set(state, "epoch", th_value_int(loader->active ? loader->begun - 1 : loader->begun));
@@ -54,9 +55,10 @@ static th_status convert_batch(th_dataloader *loader, th_value *state, int64_t *
         *batch = samples / step;
         return TH_OK;
     }
-    return th__fail(TH_ERR_VALUE, "load_state_dict", "the loader's position, %lld batches of %lld on %lld ranks, is not a whole number "
-                    "of batches of %lld on %lld ranks", (long long)*batch, (long long)old_size, (long long)old_replicas,
-                    (long long)size, (long long)replicas);
+    return th__fail(TH_ERR_VALUE, "load_state_dict",
+                    "the loader's position, %lld batches of %lld on %lld ranks, is not a whole number "
+                    "of batches of %lld on %lld ranks",
+                    (long long)*batch, (long long)old_size, (long long)old_replicas, (long long)size, (long long)replicas);
 }
 
 static th_status loader_load(void *object, th_value *state, bool strict)
@@ -67,7 +69,8 @@ static th_status loader_load(void *object, th_value *state, bool strict)
     if (!TH__LOADER_CHECK(loader)) return th__pending();
     int64_t epoch = th_value_as_int(th_value_get(state, "epoch"), -1), batch = th_value_as_int(th_value_get(state, "batch"), -1);
     if (epoch < 0 || batch < 0)
-        return th__fail(TH_ERR_VALUE, "load_state_dict", "the state of a dataloader has %s, expected 'epoch' and 'batch' of 0 or more",
+        return th__fail(TH_ERR_VALUE, "load_state_dict",
+                        "the state of a dataloader has %s, expected 'epoch' and 'batch' of 0 or more",
                         epoch < 0 ? "no valid 'epoch'" : "no valid 'batch'");
     TH__TRY(convert_batch(loader, state, &batch));
     TH__TRY(th_dataloader_reset(loader));

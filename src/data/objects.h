@@ -19,8 +19,8 @@ struct th_sampler {
     th_sampler_ops ops;
     void *self;
     th__sampler_kind kind;
-    bool exact;         /* random or sequential over the whole dataset once: may be replaced by a DistributedSampler */
-    bool manual_epoch;  /* the user called set_epoch since the last pass */
+    bool exact;        /* random or sequential over the whole dataset once: may be replaced by a DistributedSampler */
+    bool manual_epoch; /* the user called set_epoch since the last pass */
 };
 extern const th__class th__sampler_class;
 

@@ -1,7 +1,7 @@
 /* data/pass.c: one pass over a loader: beginning (fresh or at a saved position), the next batch, the end.
  *
- * The order of draws is PyTorch's: the samplers' begin, then the base seed of the workers from the loader's generator, then whatever
- * the sampler draws when its first index is asked for. */
+ * The order of draws is PyTorch's: the samplers' begin, then the base seed of the workers from the loader's generator, then
+ * whatever the sampler draws when its first index is asked for. */
 #include "data/loader.h"
 
 #include "data/tensors.h"
@@ -47,8 +47,7 @@ bool th__loader_draw(void *user, th_indices *indices, size_t *n)
 
 static void give_epoch(th_sampler *sampler, int64_t epoch)
 {
-    if (sampler != NULL && sampler->ops.set_epoch != NULL && !sampler->manual_epoch)
-        sampler->ops.set_epoch(sampler->self, epoch);
+    if (sampler != NULL && sampler->ops.set_epoch != NULL && !sampler->manual_epoch) sampler->ops.set_epoch(sampler->self, epoch);
 }
 
 /* Once for each sampler of a set-up loader: the sampler, the batch sampler, and the sampler inside a batch sampler. */
@@ -65,8 +64,13 @@ static th_status start_workers(th_dataloader *loader)
 {
     if (loader->workers != NULL) return TH_OK;
     const struct th_dataloader_args *a = &loader->args;
-    th__workers_plan plan = {.fetch = loader->plan, .count = a->num_workers, .prefetch = a->prefetch_factor, .timeout = a->timeout,
-                             .base_seed = loader->base_seed, .init = a->worker_init_fn, .init_user = a->worker_init_user,
+    th__workers_plan plan = {.fetch = loader->plan,
+                             .count = a->num_workers,
+                             .prefetch = a->prefetch_factor,
+                             .timeout = a->timeout,
+                             .base_seed = loader->base_seed,
+                             .init = a->worker_init_fn,
+                             .init_user = a->worker_init_user,
                              .rank = loader->worker_rank};
     loader->workers = th__workers_start(&plan);
     return loader->workers != NULL ? TH_OK : th__pending();
@@ -76,9 +80,12 @@ static th_status start_workers(th_dataloader *loader)
 static void draw_base_seed(th_dataloader *loader)
 {
     th_value *saved = th_value_get(loader->resume, "base_seed");
-    bool draw = loader->workers == NULL && (saved == NULL || th_value_as_bool(th_value_get(loader->resume, "drew_base_seed"), true));
-    if (draw) loader->base_seed = (uint64_t)th__data_random_seed(loader->args.generator);
-    else if (saved != NULL) loader->base_seed = (uint64_t)th_value_as_int(saved, 0);
+    bool draw =
+        loader->workers == NULL && (saved == NULL || th_value_as_bool(th_value_get(loader->resume, "drew_base_seed"), true));
+    if (draw)
+        loader->base_seed = (uint64_t)th__data_random_seed(loader->args.generator);
+    else if (saved != NULL)
+        loader->base_seed = (uint64_t)th_value_as_int(saved, 0);
     loader->drew_base_seed = draw;
 }
 
@@ -97,8 +104,10 @@ static th_status begin_fresh(th_dataloader *loader)
     if (sampler != NULL) TH__TRY(th_sampler_begin(sampler));
     draw_base_seed(loader);
     TH__CHECK_PENDING();
-    if (loader->args.num_workers > 0) TH__TRY(start_workers(loader));
-    else th__fetch_open(&loader->plan, &loader->iterator, NULL);
+    if (loader->args.num_workers > 0)
+        TH__TRY(start_workers(loader));
+    else
+        th__fetch_open(&loader->plan, &loader->iterator, NULL);
     return th__pending();
 }
 
@@ -185,8 +194,7 @@ static th_status place(th_dataloader *loader, th_batch *batch)
         th_tensor *tensor = batch->data[i];
         if (loader->args.pin_memory) tensor = th__data_pin(tensor);
         if (move && tensor != NULL) tensor = loader->wrapper_ops->move(tensor, loader->wrapper);
-        if (tensor == NULL)
-            return th__callback_status(TH_ERR_CALLBACK, "moving a batch", loader->args.dataset->ops.name);
+        if (tensor == NULL) return th__callback_status(TH_ERR_CALLBACK, "moving a batch", loader->args.dataset->ops.name);
         if (tensor == batch->data[i]) continue;
         th_tensor *kept = th_retain(tensor);
         th_free(batch->data[i]);

@@ -13,24 +13,24 @@ enum { REPLACEMENT_PIECE = 32 }; /* indices PyTorch draws at a time with replace
 typedef struct random_sampler random_sampler;
 struct random_sampler {
     /* what to draw */
-    int64_t n;              /* the population */
+    int64_t n; /* the population */
     int64_t num_samples;
     bool replacement;
-    int64_t *indices;       /* subset: what position i stands for */
-    double *weights;        /* weighted */
-    int64_t *(*draw)(random_sampler *s, int64_t *size);  /* the next piece, [owned]; *size -1: the pass is over */
-    th_generator *generator; /* the user's, NULL: see own_seed */
-    bool own_seed;          /* without a generator: seed one from the default generator for each pass (RandomSampler) */
+    int64_t *indices;                                   /* subset: what position i stands for */
+    double *weights;                                    /* weighted */
+    int64_t *(*draw)(random_sampler *s, int64_t *size); /* the next piece, [owned]; *size -1: the pass is over */
+    th_generator *generator;                            /* the user's, NULL: see own_seed */
+    bool own_seed; /* without a generator: seed one from the default generator for each pass (RandomSampler) */
     /* the running pass */
-    th_generator *used;     /* what draws: `generator`, `own`, or NULL for the default one */
+    th_generator *used; /* what draws: `generator`, `own`, or NULL for the default one */
     th_generator *own;
-    int64_t seed;           /* of `own` */
-    int64_t pieces;         /* drawn so far */
+    int64_t seed;   /* of `own` */
+    int64_t pieces; /* drawn so far */
     int64_t *piece;
-    int64_t size, next;     /* of the piece */
+    int64_t size, next; /* of the piece */
     bool started, over;
-    th_tensor *start;       /* the user's generator's state before the first piece */
-    th_value *resume;       /* begins the next pass from this state */
+    th_tensor *start; /* the user's generator's state before the first piece */
+    th_value *resume; /* begins the next pass from this state */
 };
 
 /* ---------------------------------------------------------------- what each kind draws */
@@ -115,8 +115,10 @@ static th_status random_next(void *self, int64_t *index, bool *end)
         s->pieces++;
         if (s->size < 0) s->over = true;
     }
-    if (s->over) *end = true;
-    else *index = s->piece[s->next++];
+    if (s->over)
+        *end = true;
+    else
+        *index = s->piece[s->next++];
     return TH_OK;
 }
 
@@ -125,8 +127,10 @@ static th_value *random_state(void *self)
     random_sampler *s = self;
     if (!s->started || (s->generator == NULL && !s->own_seed)) return NULL;
     th_value *state = th_value_dict();
-    if (s->generator != NULL) th_value_set(state, "generator", th_value_tensor(s->start));
-    else th_value_set(state, "seed", th_value_int(s->seed));
+    if (s->generator != NULL)
+        th_value_set(state, "generator", th_value_tensor(s->start));
+    else
+        th_value_set(state, "seed", th_value_int(s->seed));
     return state;
 }
 
@@ -153,8 +157,14 @@ static void random_free(void *self)
 
 static th_sampler *make(const char *name, random_sampler *s, th__sampler_kind kind, bool exact)
 {
-    const th_sampler_ops ops = {.size = sizeof ops, .name = name, .len = random_len, .begin = random_begin, .next = random_next,
-                                .state_dict = random_state, .load_state_dict = random_load, .free = random_free};
+    const th_sampler_ops ops = {.size = sizeof ops,
+                                .name = name,
+                                .len = random_len,
+                                .begin = random_begin,
+                                .next = random_next,
+                                .state_dict = random_state,
+                                .load_state_dict = random_load,
+                                .free = random_free};
     return th__sampler_make(&ops, s, kind, exact);
 }
 

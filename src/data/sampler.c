@@ -33,8 +33,10 @@ th_sampler *th__sampler_make(const th_sampler_ops *ops, void *self, th__sampler_
     if (copy.name == NULL) copy.name = "sampler";
     if (th__pending() == TH_OK) {
         if (ops == NULL || ops->size == 0)
-            th__fail(TH_ERR_VALUE, "th_sampler_new", "the table of sampler '%s' is NULL or has size 0, expected "
-                     "sizeof(th_sampler_ops)", copy.name);
+            th__fail(TH_ERR_VALUE, "th_sampler_new",
+                     "the table of sampler '%s' is NULL or has size 0, expected "
+                     "sizeof(th_sampler_ops)",
+                     copy.name);
         else if ((copy.next == NULL) == (copy.next_batch == NULL))
             th__fail(TH_ERR_VALUE, "th_sampler_new", "sampler '%s' has %s next and next_batch, expected exactly one of them",
                      copy.name, copy.next == NULL ? "neither" : "both");
@@ -119,21 +121,33 @@ th_status th_sampler_set_epoch(th_sampler *sampler, int64_t epoch)
 
 /* ---------------------------------------------------------------- sequential */
 
-typedef struct sequential { int64_t n, next; } sequential;
+typedef struct sequential {
+    int64_t n, next;
+} sequential;
 
 static int64_t sequential_len(void *self) { return ((sequential *)self)->n; }
-static th_status sequential_begin(void *self) { ((sequential *)self)->next = 0; return TH_OK; }
+static th_status sequential_begin(void *self)
+{
+    ((sequential *)self)->next = 0;
+    return TH_OK;
+}
 
 static th_status sequential_next(void *self, int64_t *index, bool *end)
 {
     sequential *s = self;
-    if (s->next >= s->n) *end = true;
-    else *index = s->next++;
+    if (s->next >= s->n)
+        *end = true;
+    else
+        *index = s->next++;
     return TH_OK;
 }
 
-static const th_sampler_ops sequential_ops = {.size = sizeof sequential_ops, .name = "SequentialSampler", .len = sequential_len,
-                                              .begin = sequential_begin, .next = sequential_next, .free = free};
+static const th_sampler_ops sequential_ops = {.size = sizeof sequential_ops,
+                                              .name = "SequentialSampler",
+                                              .len = sequential_len,
+                                              .begin = sequential_begin,
+                                              .next = sequential_next,
+                                              .free = free};
 
 th_sampler *th_sampler_sequential(int64_t n)
 {

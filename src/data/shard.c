@@ -36,8 +36,9 @@ static th_sampler *sharded(th_dataloader *loader, th_sampler *old, const struct 
     int64_t n = th_dataset_len(loader->args.dataset);
     bool random = old->kind == TH__SAMPLER_RANDOM;
     if (old->exact && th_sampler_len(old) == n)
-        return th_sampler_distributed(n, args->num_replicas, args->rank, .shuffle = args->shuffle.has ? args->shuffle.value : random,
-                                      .seed = args->seed, .drop_last = args->drop_last);
+        return th_sampler_distributed(n, args->num_replicas, args->rank,
+                                      .shuffle = args->shuffle.has ? args->shuffle.value : random, .seed = args->seed,
+                                      .drop_last = args->drop_last);
     return th_sampler_distributed_wrap(th_sampler_retain(old), args->num_replicas, args->rank, args->drop_last);
 }
 
@@ -65,13 +66,16 @@ th_status th__dataloader_shard(th_dataloader *loader, struct th__dataloader_shar
 {
     TH__CHECK_PENDING();
     if (!TH__LOADER_CHECK(loader)) return th__pending();
-    if (loader->active) return TH__FAIL(TH_ERR_RUNTIME, "the loader is in the middle of a pass, set it up before or reset it first");
+    if (loader->active)
+        return TH__FAIL(TH_ERR_RUNTIME, "the loader is in the middle of a pass, set it up before or reset it first");
     if (loader->args.dataset->ops.iter_next != NULL) return TH_OK;
     th_sampler *old = inner_sampler(loader), *batch = loader->batch_sampler;
     if (old != NULL && old->kind == TH__SAMPLER_DISTRIBUTED) return TH_OK;
     if (old == NULL || (batch != NULL && batch->ops.rebuild == NULL))
-        return TH__FAIL(TH_ERR_TYPE, "cannot put a distributed sampler into batch sampler '%s': give its table `inner` and `rebuild`, or "
-                        "set use_distributed_sampler to false and divide the batches between the ranks yourself", batch->ops.name);
+        return TH__FAIL(TH_ERR_TYPE,
+                        "cannot put a distributed sampler into batch sampler '%s': give its table `inner` and `rebuild`, or "
+                        "set use_distributed_sampler to false and divide the batches between the ranks yourself",
+                        batch->ops.name);
     return replace(loader, sharded(loader, old, &args));
 }
 

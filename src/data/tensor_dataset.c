@@ -28,8 +28,11 @@ static void tensors_free(void *self)
     free(set);
 }
 
-static const th_dataset_ops tensors_ops = {
-    .size = sizeof tensors_ops, .name = "TensorDataset", .len = tensors_len, .get_batch = tensors_get_batch, .free = tensors_free};
+static const th_dataset_ops tensors_ops = {.size = sizeof tensors_ops,
+                                           .name = "TensorDataset",
+                                           .len = tensors_len,
+                                           .get_batch = tensors_get_batch,
+                                           .free = tensors_free};
 
 static th_status check_tensors(th_tensors tensors)
 {
@@ -40,8 +43,10 @@ static th_status check_tensors(th_tensors tensors)
             th__fail(TH_ERR_VALUE, "th_dataset_tensor", "tensor %zu has no dimensions, expected samples along the first one", i);
         TH__CHECK_PENDING();
         if (th_size(tensors.data[i], 0) != th_size(tensors.data[0], 0))
-            return th__fail(TH_ERR_VALUE, "th_dataset_tensor", "size mismatch between tensors: tensor 0 has %lld rows, tensor %zu "
-                            "has %lld", (long long)th_size(tensors.data[0], 0), i, (long long)th_size(tensors.data[i], 0));
+            return th__fail(TH_ERR_VALUE, "th_dataset_tensor",
+                            "size mismatch between tensors: tensor 0 has %lld rows, tensor %zu "
+                            "has %lld",
+                            (long long)th_size(tensors.data[0], 0), i, (long long)th_size(tensors.data[i], 0));
     }
     return TH_OK;
 }

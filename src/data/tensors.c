@@ -11,10 +11,7 @@
 
 enum { MAX_DIMS = 16 };
 
-th_tensor *th__data_empty(th_ints sizes, th_dtype dtype)
-{
-    return th_empty_memory_format(sizes, .dtype = dtype);
-}
+th_tensor *th__data_empty(th_ints sizes, th_dtype dtype) { return th_empty_memory_format(sizes, .dtype = dtype); }
 
 th_tensor *th__data_empty_rows(int64_t n, th_ints sizes, th_dtype dtype)
 {
@@ -50,8 +47,7 @@ th_tensor *th__data_stack(th_tensors tensors)
     th_tensor *out = th__data_empty_rows((int64_t)tensors.size, th_sizes(tensors.data[0]), th_dtype_of(tensors.data[0]));
     char *target = th_data_ptr(out);
     if (out == NULL || (target == NULL && bytes > 0)) return NULL;
-    for (size_t i = 0; i < tensors.size && bytes > 0; i++)
-        memcpy(target + i * bytes, th_data_ptr(tensors.data[i]), bytes);
+    for (size_t i = 0; i < tensors.size && bytes > 0; i++) memcpy(target + i * bytes, th_data_ptr(tensors.data[i]), bytes);
     return out;
 }
 

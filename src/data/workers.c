@@ -1,8 +1,8 @@
 /* data/workers.c: threads that read ahead.
  *
- * Batch number s lies in slot s % capacity and belongs to one worker, so the order never depends on timing. The consumer draws the
- * indices (samplers run on its thread only), queues a slot, and takes slots back in order. A slot is touched by its worker while it
- * is RUNNING and by the consumer otherwise; `lock` guards every change of state. */
+ * Batch number s lies in slot s % capacity and belongs to one worker, so the order never depends on timing. The consumer draws
+ * the indices (samplers run on its thread only), queues a slot, and takes slots back in order. A slot is touched by its worker
+ * while it is RUNNING and by the consumer otherwise; `lock` guards every change of state. */
 #include "data/workers.h"
 
 #include "data/thread.h"
@@ -19,13 +19,13 @@ typedef enum slot_state { SLOT_FREE = 0, SLOT_QUEUED, SLOT_RUNNING, SLOT_DONE } 
 typedef struct slot {
     slot_state state;
     int worker;
-    int64_t number;       /* of the batch within its pass */
+    int64_t number; /* of the batch within its pass */
     th_indices indices;
     size_t n;
     th_batch batch;
-    bool end;             /* this worker's iterable dataset has no more */
-    th_status status;     /* what went wrong... */
-    char *message;        /* ...and its text, which may be NULL */
+    bool end;         /* this worker's iterable dataset has no more */
+    th_status status; /* what went wrong... */
+    char *message;    /* ...and its text, which may be NULL */
 } slot;
 
 typedef struct worker {
@@ -34,14 +34,14 @@ typedef struct worker {
     pthread_cond_t work;
     th_worker_info info;
     th__fetch_iterator iterator;
-    int64_t pass;         /* the one `iterator` belongs to */
-    bool exhausted;       /* consumer's note: gave its end in this pass */
-    th_status status;     /* of worker_init_fn */
+    int64_t pass;     /* the one `iterator` belongs to */
+    bool exhausted;   /* consumer's note: gave its end in this pass */
+    th_status status; /* of worker_init_fn */
     char *message;
 } worker;
 
 struct th__workers {
-    atomic_int refs;      /* the consumer and every thread */
+    atomic_int refs; /* the consumer and every thread */
     pthread_mutex_t lock;
     pthread_cond_t done;
     th__workers_plan plan;
@@ -50,9 +50,9 @@ struct th__workers {
     int64_t capacity;
     int64_t sent, received;
     int64_t pass, first, samples_per_batch;
-    int turn;             /* which worker gets the next batch */
+    int turn; /* which worker gets the next batch */
     int running;
-    bool drained;         /* the index source has ended */
+    bool drained; /* the index source has ended */
     bool stop, timed_out;
     atomic_bool cancel;
 };
@@ -141,7 +141,8 @@ static void run(worker *me, slot *s, int64_t pass)
     /* Random transforms depend on the seed and the batch only, so a resumed pass goes on as it would have. */
     th__seed_sequence(me->info.seed, (uint64_t)s->number, 0, &seed, 1);
     if (th__pending() == TH_OK && th_generator_manual_seed(me->info.generator, seed) == TH_OK)
-        th__fetch(&w->plan.fetch, &me->iterator, s->indices.size > 0 ? s->indices.data : NULL, s->n, &s->batch, &s->end, &w->cancel);
+        th__fetch(&w->plan.fetch, &me->iterator, s->indices.size > 0 ? s->indices.data : NULL, s->n, &s->batch, &s->end,
+                  &w->cancel);
     if (th__pending() != TH_OK) take_error(&s->status, &s->message);
 }
 
@@ -245,8 +246,10 @@ static void end_threads(th__workers *w, int started)
     bool leave = w->timed_out;
     pthread_mutex_unlock(&w->lock);
     for (int i = 0; i < started; i++) {
-        if (leave) pthread_detach(w->workers[i].thread);
-        else pthread_join(w->workers[i].thread, NULL);
+        if (leave)
+            pthread_detach(w->workers[i].thread);
+        else
+            pthread_join(w->workers[i].thread, NULL);
     }
 }
 
@@ -350,19 +353,21 @@ static th_status wait_for(th__workers *w, slot *s)
     if (w->plan.timeout > 0) deadline_in(w->plan.timeout, &deadline);
     pthread_mutex_lock(&w->lock);
     while (s->state != SLOT_DONE && error == 0)
-        error = w->plan.timeout > 0 ? pthread_cond_timedwait(&w->done, &w->lock, &deadline) : pthread_cond_wait(&w->done, &w->lock);
+        error =
+            w->plan.timeout > 0 ? pthread_cond_timedwait(&w->done, &w->lock, &deadline) : pthread_cond_wait(&w->done, &w->lock);
     w->timed_out = s->state != SLOT_DONE;
     pthread_mutex_unlock(&w->lock);
     if (!w->timed_out) return TH_OK;
-    return th__fail(TH_ERR_TIMEOUT, "th_dataloader_next", "DataLoader timed out after %g seconds waiting for batch %lld of worker %d",
-                    w->plan.timeout, (long long)s->number, s->worker);
+    return th__fail(TH_ERR_TIMEOUT, "th_dataloader_next",
+                    "DataLoader timed out after %g seconds waiting for batch %lld of worker %d", w->plan.timeout,
+                    (long long)s->number, s->worker);
 }
 
 static th_status deliver(slot *s, th_batch *batch)
 {
     if (s->status != TH_OK)
-        th__fail(s->status, "th_dataloader_next", "%s (in worker %d, batch %lld)", s->message != NULL ? s->message : "out of memory",
-                 s->worker, (long long)s->number);
+        th__fail(s->status, "th_dataloader_next", "%s (in worker %d, batch %lld)",
+                 s->message != NULL ? s->message : "out of memory", s->worker, (long long)s->number);
     else if (!s->end) {
         *batch = s->batch;
         s->batch = (th_batch){0};

@@ -7,18 +7,18 @@
 typedef struct th__workers th__workers;
 
 typedef struct th__workers_plan {
-    th__fetch_plan fetch;     /* its dataset is retained */
+    th__fetch_plan fetch; /* its dataset is retained */
     int count;
-    int prefetch;             /* batches in flight per worker */
-    double timeout;           /* seconds, 0: none */
+    int prefetch;   /* batches in flight per worker */
+    double timeout; /* seconds, 0: none */
     uint64_t base_seed;
     th_worker_init_fn init;
     void *init_user;
-    int64_t rank;             /* Fabric's seeds for this rank; -1: PyTorch's seeds */
+    int64_t rank; /* Fabric's seeds for this rank; -1: PyTorch's seeds */
 } th__workers_plan;
 
-/* Draws the indices of the next batch on the consumer's thread: false at the end or with an error pending. `indices` stays empty for
- * iterable-style datasets; *n is how many samples to read. */
+/* Draws the indices of the next batch on the consumer's thread: false at the end or with an error pending. `indices` stays empty
+ * for iterable-style datasets; *n is how many samples to read. */
 typedef bool (*th__draw_fn)(void *user, th_indices *indices, size_t *n);
 
 /* Starts the threads. NULL with an error pending. */

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The orders PyTorch's samplers and loaders give, one line "name: values" each. tests/unit/data/golden_test.c makes the same lines
 with cfabric and compares them. First line: the version of torch."""
+import re
 import warnings
 
 import torch
@@ -152,7 +153,7 @@ def wrapped():
             say(f"wrapped.{rank}.{k}", list(s))
 
 
-print("torch", torch.__version__.split("+")[0])
+print("torch", re.match(r"[0-9.]+", torch.__version__)[0])
 samplers()
 splits()
 loaders()

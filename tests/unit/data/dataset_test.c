@@ -11,7 +11,7 @@ static void assert_values(th_tensor *tensor, size_t n, const int64_t *expected)
     assert_int_equal(th_copy_to(tensor, values, n * sizeof *values, TH_INT64), TH_OK);
     for (size_t i = 0; i < n; i++) assert_int_equal(values[i], expected[i]);
 }
-#define VALUES(tensor, ...) \
+#define VALUES(tensor, ...)                                                                                                      \
     assert_values((tensor), sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (const int64_t[]){__VA_ARGS__})
 
 static void test_tensor_dataset(void **state)
@@ -136,7 +136,11 @@ static th_status odd_item(void *self, int64_t index, th_sample *sample)
     return TH_OK;
 }
 
-static int64_t ten(void *self) { (void)self; return 10; }
+static int64_t ten(void *self)
+{
+    (void)self;
+    return 10;
+}
 
 static void test_collation_errors(void **state)
 {
@@ -169,7 +173,7 @@ static void test_tables(void **state)
 #define T(name) cmocka_unit_test_teardown(name, no_leftovers)
 int main(void)
 {
-    const struct CMUnitTest tests[] = {T(test_tensor_dataset), T(test_subset_and_concat), T(test_split_errors), T(test_transforms),
-                                       T(test_collation_errors), T(test_tables)};
+    const struct CMUnitTest tests[] = {T(test_tensor_dataset), T(test_subset_and_concat), T(test_split_errors),
+                                       T(test_transforms),     T(test_collation_errors),  T(test_tables)};
     return cmocka_run_group_tests_name("data.dataset", tests, NULL, NULL);
 }

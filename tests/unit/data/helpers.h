@@ -20,7 +20,12 @@
 #include <time.h>
 
 /* A map-style dataset whose sample i is the number i. */
-typedef struct range { int64_t n; atomic_long *reads; int64_t fail_at; int64_t sleep_us; } range;
+typedef struct range {
+    int64_t n;
+    atomic_long *reads;
+    int64_t fail_at;
+    int64_t sleep_us;
+} range;
 
 static int64_t range_len(void *self) { return ((range *)self)->n; }
 
@@ -49,8 +54,13 @@ static inline th_dataset *range_with(range r)
 static inline th_dataset *range_new(int64_t n) { return range_with((range){.n = n, .fail_at = -1}); }
 
 /* An iterable-style dataset: 0 .. n - 1, divided between workers. */
-typedef struct stream { int64_t n; atomic_long *reads; } stream;
-typedef struct stream_pass { int64_t next, step; } stream_pass;
+typedef struct stream {
+    int64_t n;
+    atomic_long *reads;
+} stream;
+typedef struct stream_pass {
+    int64_t next, step;
+} stream_pass;
 
 static void *stream_iter(void *self, const th_worker_info *worker)
 {
@@ -75,19 +85,30 @@ static th_status stream_next(void *self, void *iterator, th_sample *sample, bool
     return TH_OK;
 }
 
-static void stream_end(void *self, void *iterator) { (void)self; free(iterator); }
+static void stream_end(void *self, void *iterator)
+{
+    (void)self;
+    free(iterator);
+}
 
 static inline th_dataset *stream_new(int64_t n)
 {
-    const th_dataset_ops ops = {.size = sizeof ops, .name = "stream", .iter_new = stream_iter, .iter_next = stream_next,
-                                .iter_free = stream_end, .free = free};
+    const th_dataset_ops ops = {.size = sizeof ops,
+                                .name = "stream",
+                                .iter_new = stream_iter,
+                                .iter_next = stream_next,
+                                .iter_free = stream_end,
+                                .free = free};
     stream *self = calloc(1, sizeof *self);
     self->n = n;
     return th_dataset_new(&ops, self);
 }
 
 /* ---- lists of numbers as text: "1 2 3" */
-typedef struct text { char *data; size_t size, capacity; } text;
+typedef struct text {
+    char *data;
+    size_t size, capacity;
+} text;
 
 static inline void text_add(text *t, long long value)
 {
@@ -123,11 +144,11 @@ static inline text text_of_pass(th_dataloader *loader, int64_t stop, bool marks)
     return out;
 }
 
-#define assert_text(t, expected)                               \
-    do {                                                       \
-        text got_ = (t);                                       \
-        assert_string_equal(got_.data != NULL ? got_.data : "", expected); \
-        free(got_.data);                                       \
+#define assert_text(t, expected)                                                                                                 \
+    do {                                                                                                                         \
+        text got_ = (t);                                                                                                         \
+        assert_string_equal(got_.data != NULL ? got_.data : "", expected);                                                       \
+        free(got_.data);                                                                                                         \
     } while (0)
 
 /* The call failed with this status and a message that contains `part`; the error is cleared. */

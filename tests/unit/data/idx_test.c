@@ -88,15 +88,15 @@ static void test_plain_and_gzip_by_contents(void **state)
     (void)state;
     size_t n = images_of(bytes, 4);
     put("plain", bytes, n);
-    put("named.gz", bytes, n);                            /* a .gz name with plain contents */
+    put("named.gz", bytes, n); /* a .gz name with plain contents */
     size_t m = gzipped(bytes, n, packed, sizeof packed);
     put("packed.gz", packed, m);
-    put("packed-without", packed, m);                     /* gzip without .gz */
+    put("packed-without", packed, m); /* gzip without .gz */
     size_t first = gzipped(bytes, 20, packed, sizeof packed);
     size_t second = gzipped(bytes + 20, n - 20, packed + first, sizeof packed - first);
-    put("members", packed, first + second);               /* two members */
+    put("members", packed, first + second); /* two members */
     memset(packed + first + second, 0, 512);
-    put("padded", packed, first + second + 512);          /* zero padding after gzip is allowed */
+    put("padded", packed, first + second + 512); /* zero padding after gzip is allowed */
     n = labels_of(bytes, 4);
     put("labels", bytes, n);
     check_images(in_folder("plain"), in_folder("labels"));
@@ -209,10 +209,10 @@ static void test_other_spellings(void **state)
     put("root/MNIST/raw/t10k-images-idx3-ubyte", bytes, images_of(bytes, 4));
     size_t m = gzipped(bytes, images_of(bytes, 4), packed, sizeof packed);
     put("flat/train-images-idx3-ubyte.gz", packed, m);
-    check_images(in_folder("flat/t10k-images-idx3-ubyte"), NULL);      /* dot for hyphen */
-    check_images(in_folder("root/t10k-images-idx3-ubyte"), NULL);      /* deeper */
-    check_images(in_folder("root/t10k-images.idx3-ubyte.gz"), NULL);   /* deeper, other spelling, not packed */
-    check_images(in_folder("flat/train-images-idx3-ubyte"), NULL);     /* packed */
+    check_images(in_folder("flat/t10k-images-idx3-ubyte"), NULL);    /* dot for hyphen */
+    check_images(in_folder("root/t10k-images-idx3-ubyte"), NULL);    /* deeper */
+    check_images(in_folder("root/t10k-images.idx3-ubyte.gz"), NULL); /* deeper, other spelling, not packed */
+    check_images(in_folder("flat/train-images-idx3-ubyte"), NULL);   /* packed */
     assert_null(th_dataset_idx(in_folder("flat/none-idx3-ubyte")));
     const char *const tried[] = {"no such file", "raw/,MNIST/raw/,FashionMNIST/raw/",
                                  "{none-idx3-ubyte,none-idx3-ubyte.gz,none.idx3-ubyte,none.idx3-ubyte.gz}"};
@@ -298,8 +298,14 @@ static int finish(void **state)
 #define T(name) cmocka_unit_test_teardown(name, no_leftovers)
 int main(void)
 {
-    const struct CMUnitTest tests[] = {T(test_plain_and_gzip_by_contents), T(test_wrong_magic), T(test_wrong_length), T(test_bad_gzip),
-                                       T(test_images_and_labels), T(test_other_spellings), T(test_every_type),
-                                       T(test_fashion_mnist), T(test_cuts_and_flips)};
+    const struct CMUnitTest tests[] = {T(test_plain_and_gzip_by_contents),
+                                       T(test_wrong_magic),
+                                       T(test_wrong_length),
+                                       T(test_bad_gzip),
+                                       T(test_images_and_labels),
+                                       T(test_other_spellings),
+                                       T(test_every_type),
+                                       T(test_fashion_mnist),
+                                       T(test_cuts_and_flips)};
     return cmocka_run_group_tests_name("data.idx", tests, start, finish);
 }

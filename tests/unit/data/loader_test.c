@@ -14,13 +14,16 @@ static void test_arguments(void **state)
     REFUSED(TH_ERR_VALUE, "timeout option should be non-negative", range_new(10), .num_workers = 1, .timeout = -1);
     REFUSED(TH_ERR_VALUE, "timeout option needs num_workers > 0", range_new(10), .timeout = 1);
     REFUSED(TH_ERR_VALUE, "prefetch_factor option could only be specified", range_new(10), .prefetch_factor = 2);
-    REFUSED(TH_ERR_VALUE, "prefetch_factor option should be non-negative", range_new(10), .num_workers = 1, .prefetch_factor = -1);
+    REFUSED(TH_ERR_VALUE, "prefetch_factor option should be non-negative", range_new(10), .num_workers = 1,
+            .prefetch_factor = -1);
     REFUSED(TH_ERR_VALUE, "persistent_workers option needs num_workers > 0", range_new(10), .persistent_workers = true);
     REFUSED(TH_ERR_VALUE, "expected unspecified shuffle option", stream_new(10), .shuffle = true);
     REFUSED(TH_ERR_VALUE, "expected unspecified sampler option", stream_new(10), .sampler = ten());
-    REFUSED(TH_ERR_VALUE, "expected unspecified batch_sampler option", stream_new(10), .batch_sampler = th_sampler_batch(ten(), 2, false));
+    REFUSED(TH_ERR_VALUE, "expected unspecified batch_sampler option", stream_new(10),
+            .batch_sampler = th_sampler_batch(ten(), 2, false));
     REFUSED(TH_ERR_VALUE, "sampler option is mutually exclusive with shuffle", range_new(10), .sampler = ten(), .shuffle = true);
-    REFUSED(TH_ERR_VALUE, "batch_sampler option is mutually exclusive", range_new(10), 2, .batch_sampler = th_sampler_batch(ten(), 2, false));
+    REFUSED(TH_ERR_VALUE, "batch_sampler option is mutually exclusive", range_new(10), 2,
+            .batch_sampler = th_sampler_batch(ten(), 2, false));
     REFUSED(TH_ERR_VALUE, "batch_sampler option is mutually exclusive", range_new(10), .drop_last = true,
             .batch_sampler = th_sampler_batch(ten(), 2, false));
     REFUSED(TH_ERR_VALUE, "disables auto-batching", range_new(10), TH_NO_BATCH, .drop_last = true);
@@ -143,8 +146,8 @@ static void test_time_limit(void **state)
 {
     (void)state;
     th_batch b;
-    th_dataloader *loader = th_dataloader_new(range_with((range){.n = 8, .fail_at = -1, .sleep_us = 400000}), 4, .num_workers = 1,
-                                              .timeout = 0.05);
+    th_dataloader *loader =
+        th_dataloader_new(range_with((range){.n = 8, .fail_at = -1, .sleep_us = 400000}), 4, .num_workers = 1, .timeout = 0.05);
     assert_false(th_dataloader_next(loader, &b));
     assert_error(TH_ERR_TIMEOUT, "timed out after 0.05 seconds");
     th_dataloader_free(loader); /* does not wait for the worker */
@@ -157,8 +160,8 @@ static void test_early_ends(void **state)
     (void)state;
     for (int variant = 0; variant < 40; variant++) {
         th_batch b;
-        th_dataloader *loader = th_dataloader_new(range_with((range){.n = 200, .fail_at = -1, .sleep_us = variant % 3 * 50}), 3, true,
-                                                  .num_workers = 1 + variant % 4, .persistent_workers = variant % 2 == 1);
+        th_dataloader *loader = th_dataloader_new(range_with((range){.n = 200, .fail_at = -1, .sleep_us = variant % 3 * 50}), 3,
+                                                  true, .num_workers = 1 + variant % 4, .persistent_workers = variant % 2 == 1);
         for (int i = 0; i < variant % 5; i++) assert_true(th_dataloader_next(loader, &b));
         if (variant % 7 == 0) th_dataloader_reset(loader);
         for (int i = 0; i < variant % 3; i++) assert_true(th_dataloader_next(loader, &b));
@@ -182,8 +185,8 @@ static void test_collation(void **state)
     int64_t offset = 100;
     for (int workers = 0; workers <= 2; workers += 2) {
         th_batch b;
-        th_dataloader *loader = th_dataloader_new(range_new(5), 3, .collate_fn = sum_collate, .collate_user = &offset,
-                                                  .num_workers = workers);
+        th_dataloader *loader =
+            th_dataloader_new(range_new(5), 3, .collate_fn = sum_collate, .collate_user = &offset, .num_workers = workers);
         assert_true(th_dataloader_next(loader, &b));
         assert_int_equal(th_item_int(b.data[0]), 103);
         assert_int_equal(th_item_int(b.data[1]), 3);
@@ -268,9 +271,12 @@ static void test_random_transforms_repeat(void **state)
         th_dataset *set = th_dataset_transform(range_with((range){.n = 24, .fail_at = -1, .sleep_us = run * 100}), random_item);
         th_dataloader *loader = th_dataloader_new(set, 2, .num_workers = 3);
         text t = text_of_pass(loader, 0, false);
-        if (first == NULL) first = strdup(t.data);
-        else if (run == 1) assert_string_equal(t.data, first);
-        else assert_string_not_equal(t.data, first);
+        if (first == NULL)
+            first = strdup(t.data);
+        else if (run == 1)
+            assert_string_equal(t.data, first);
+        else
+            assert_string_not_equal(t.data, first);
         free(t.data);
         th_dataloader_free(loader);
     }
@@ -300,7 +306,11 @@ static void test_index_outside_the_dataset(void **state)
 }
 
 static char warning[512];
-static void keep_warning(const char *line, void *user) { (void)user; snprintf(warning, sizeof warning, "%s", line); }
+static void keep_warning(const char *line, void *user)
+{
+    (void)user;
+    snprintf(warning, sizeof warning, "%s", line);
+}
 
 static void test_pin_memory_without_accelerator(void **state)
 {
@@ -317,10 +327,19 @@ static void test_pin_memory_without_accelerator(void **state)
 #define T(name) cmocka_unit_test_teardown(name, no_leftovers)
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        T(test_arguments), T(test_lengths_and_batches), T(test_order_is_the_same_for_all_workers), T(test_reading_ahead_is_bounded),
-        T(test_errors_arrive), T(test_errors_are_reported_once), T(test_time_limit), T(test_early_ends), T(test_collation),
-        T(test_batches_outlive_scopes_and_can_be_kept), T(test_worker_init), T(test_random_transforms_repeat),
-        T(test_index_outside_the_dataset), T(test_pin_memory_without_accelerator)};
+    const struct CMUnitTest tests[] = {T(test_arguments),
+                                       T(test_lengths_and_batches),
+                                       T(test_order_is_the_same_for_all_workers),
+                                       T(test_reading_ahead_is_bounded),
+                                       T(test_errors_arrive),
+                                       T(test_errors_are_reported_once),
+                                       T(test_time_limit),
+                                       T(test_early_ends),
+                                       T(test_collation),
+                                       T(test_batches_outlive_scopes_and_can_be_kept),
+                                       T(test_worker_init),
+                                       T(test_random_transforms_repeat),
+                                       T(test_index_outside_the_dataset),
+                                       T(test_pin_memory_without_accelerator)};
     return cmocka_run_group_tests_name("data.loader", tests, NULL, NULL);
 }

@@ -15,9 +15,18 @@ static int write_file(void **state)
     return good ? 0 : -1;
 }
 
-static int remove_file(void **state) { (void)state; return unlink(path); }
+static int remove_file(void **state)
+{
+    (void)state;
+    return unlink(path);
+}
 
-static th_status same(th_sample *sample, void *user) { (void)sample; (void)user; return TH_OK; }
+static th_status same(th_sample *sample, void *user)
+{
+    (void)sample;
+    (void)user;
+    return TH_OK;
+}
 
 static void use_samplers(void)
 {
@@ -56,9 +65,21 @@ static void check(void (*use)(int workers), int workers)
     assert_true(n > 10 && n < 1000);
 }
 
-static void samplers(int workers) { (void)workers; use_samplers(); }
-static void test_samplers(void **state) { (void)state; check(samplers, 0); }
-static void test_without_workers(void **state) { (void)state; check(use_datasets, 0); }
+static void samplers(int workers)
+{
+    (void)workers;
+    use_samplers();
+}
+static void test_samplers(void **state)
+{
+    (void)state;
+    check(samplers, 0);
+}
+static void test_without_workers(void **state)
+{
+    (void)state;
+    check(use_datasets, 0);
+}
 
 /* Which thread meets the failure is chance here, so every count is tried and all outcomes are allowed. */
 static void test_with_workers(void **state)

@@ -43,7 +43,8 @@ static th_dataloader *make_generator(atomic_long *reads, int workers)
 static th_dataloader *make_weighted(atomic_long *reads, int workers)
 {
     return th_dataloader_new(counted(reads), 4, .num_workers = workers,
-                             .sampler = th_sampler_weighted_random(TH_DOUBLES(1, 2, 3, 4, 5), 40)); /* draws from the default one */
+                             .sampler =
+                                 th_sampler_weighted_random(TH_DOUBLES(1, 2, 3, 4, 5), 40)); /* draws from the default one */
 }
 
 static th_dataloader *make_replacement(atomic_long *reads, int workers)
@@ -126,12 +127,36 @@ static void check(maker make, int workers)
     free(pieced.data);
 }
 
-static void test_shuffled(void **state) { (void)state; for (int w = 0; w < 3; w++) check(make_shuffled, w); }
-static void test_own_generator(void **state) { (void)state; for (int w = 0; w < 3; w++) check(make_generator, w); }
-static void test_weighted(void **state) { (void)state; for (int w = 0; w < 3; w++) check(make_weighted, w); }
-static void test_replacement(void **state) { (void)state; for (int w = 0; w < 3; w++) check(make_replacement, w); }
-static void test_persistent(void **state) { (void)state; for (int w = 0; w < 3; w++) check(make_persistent, w); }
-static void test_distributed(void **state) { (void)state; for (int w = 0; w < 3; w++) check(make_distributed, w); }
+static void test_shuffled(void **state)
+{
+    (void)state;
+    for (int w = 0; w < 3; w++) check(make_shuffled, w);
+}
+static void test_own_generator(void **state)
+{
+    (void)state;
+    for (int w = 0; w < 3; w++) check(make_generator, w);
+}
+static void test_weighted(void **state)
+{
+    (void)state;
+    for (int w = 0; w < 3; w++) check(make_weighted, w);
+}
+static void test_replacement(void **state)
+{
+    (void)state;
+    for (int w = 0; w < 3; w++) check(make_replacement, w);
+}
+static void test_persistent(void **state)
+{
+    (void)state;
+    for (int w = 0; w < 3; w++) check(make_persistent, w);
+}
+static void test_distributed(void **state)
+{
+    (void)state;
+    for (int w = 0; w < 3; w++) check(make_distributed, w);
+}
 
 /* Saved again before it went on: the same position. And a state between two passes. */
 static void test_saved_twice(void **state)
@@ -228,8 +253,9 @@ static void test_bad_states(void **state)
 #define T(name) cmocka_unit_test_teardown(name, no_leftovers)
 int main(void)
 {
-    const struct CMUnitTest tests[] = {T(test_shuffled), T(test_own_generator), T(test_weighted), T(test_replacement),
-                                       T(test_persistent), T(test_distributed), T(test_saved_twice),
-                                       T(test_another_number_of_ranks), T(test_iterable), T(test_bad_states)};
+    const struct CMUnitTest tests[] = {
+        T(test_shuffled),   T(test_own_generator), T(test_weighted),    T(test_replacement),
+        T(test_persistent), T(test_distributed),   T(test_saved_twice), T(test_another_number_of_ranks),
+        T(test_iterable),   T(test_bad_states)};
     return cmocka_run_group_tests_name("data.resume", tests, NULL, NULL);
 }

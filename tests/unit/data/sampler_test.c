@@ -45,8 +45,8 @@ static void test_47_ten_items_seed_0(void **state)
     check(distributed(10, 2, 0, true, 0, false), "4 7 3 0 6", "5 1 0 9 7");
     check(distributed(10, 2, 1, true, 0, false), "1 5 9 8 2", "6 2 8 3 4");
     for (int64_t batch_size = 1; batch_size <= 3; batch_size++) {
-        th_dataloader *loader = th_dataloader_new(range_new(10), .batch_size = batch_size,
-                                                  .sampler = distributed(10, 2, 1, true, 0, false));
+        th_dataloader *loader =
+            th_dataloader_new(range_new(10), .batch_size = batch_size, .sampler = distributed(10, 2, 1, true, 0, false));
         assert_int_equal(th_dataloader_len(loader), (5 + batch_size - 1) / batch_size);
         assert_text(text_of_pass(loader, 0, false), "1 5 9 8 2");
         th_dataloader_free(loader);
@@ -92,19 +92,39 @@ static void test_evaluation_counts_each_once(void **state)
 }
 
 /* ---- the user's own */
-typedef struct countdown { int64_t n, left, epoch; int begun; bool sized; } countdown;
-static int64_t countdown_len(void *self) { countdown *c = self; return c->sized ? c->n : -1; }
-static th_status countdown_begin(void *self) { countdown *c = self; c->left = c->n; c->begun++; return TH_OK; }
+typedef struct countdown {
+    int64_t n, left, epoch;
+    int begun;
+    bool sized;
+} countdown;
+static int64_t countdown_len(void *self)
+{
+    countdown *c = self;
+    return c->sized ? c->n : -1;
+}
+static th_status countdown_begin(void *self)
+{
+    countdown *c = self;
+    c->left = c->n;
+    c->begun++;
+    return TH_OK;
+}
 static th_status countdown_next(void *self, int64_t *index, bool *end)
 {
     countdown *c = self;
-    if (c->left == 0) *end = true;
-    else *index = --c->left;
+    if (c->left == 0)
+        *end = true;
+    else
+        *index = --c->left;
     return TH_OK;
 }
 static void countdown_set_epoch(void *self, int64_t epoch) { ((countdown *)self)->epoch = epoch; }
-static const th_sampler_ops countdown_ops = {.size = sizeof countdown_ops, .name = "countdown", .len = countdown_len,
-                                             .begin = countdown_begin, .next = countdown_next, .set_epoch = countdown_set_epoch};
+static const th_sampler_ops countdown_ops = {.size = sizeof countdown_ops,
+                                             .name = "countdown",
+                                             .len = countdown_len,
+                                             .begin = countdown_begin,
+                                             .next = countdown_next,
+                                             .set_epoch = countdown_set_epoch};
 
 static void test_own_sampler_and_wrapper(void **state)
 {
@@ -201,9 +221,14 @@ static void test_52_seed_sequence(void **state)
 #define T(name) cmocka_unit_test_teardown(name, no_leftovers)
 int main(void)
 {
-    const struct CMUnitTest tests[] = {T(test_45_eight_items_two_ranks), T(test_46_uneven), T(test_47_ten_items_seed_0),
-                                       T(test_distributed_errors), T(test_evaluation_counts_each_once),
-                                       T(test_own_sampler_and_wrapper), T(test_batch_sampler), T(test_arguments),
+    const struct CMUnitTest tests[] = {T(test_45_eight_items_two_ranks),
+                                       T(test_46_uneven),
+                                       T(test_47_ten_items_seed_0),
+                                       T(test_distributed_errors),
+                                       T(test_evaluation_counts_each_once),
+                                       T(test_own_sampler_and_wrapper),
+                                       T(test_batch_sampler),
+                                       T(test_arguments),
                                        T(test_52_seed_sequence)};
     return cmocka_run_group_tests_name("data.sampler", tests, NULL, NULL);
 }

@@ -10,7 +10,11 @@ static th_tensor *move_add_100(th_tensor *tensor, void *wrapper)
     return th_add_scalar(tensor, TH_S(*(int64_t *)wrapper));
 }
 static int freed;
-static void count_free(void *wrapper) { (void)wrapper; freed++; }
+static void count_free(void *wrapper)
+{
+    (void)wrapper;
+    freed++;
+}
 static const th__dataloader_wrapper moving = {move_add_100, count_free}, staying = {NULL, NULL};
 
 static void shard(th_dataloader *loader, int64_t world, int64_t rank, uint64_t seed)
@@ -28,8 +32,9 @@ static void test_epochs_advance_by_themselves(void **state)
         for (int nested = 0; nested < 2; nested++) {
             int seen[3][10] = {{0}};
             for (int rank = 0; rank < 2; rank++) {
-                th_dataloader *loader = nested ? th_dataloader_new(range_new(10), .batch_sampler = th_sampler_batch(th_sampler_random(10), 3, false))
-                                               : th_dataloader_new(range_new(10), 3, true);
+                th_dataloader *loader =
+                    nested ? th_dataloader_new(range_new(10), .batch_sampler = th_sampler_batch(th_sampler_random(10), 3, false))
+                           : th_dataloader_new(range_new(10), 3, true);
                 shard(loader, 2, rank, 0);
                 for (int epoch = 0; epoch < 3; epoch++) {
                     text t = text_of_pass(loader, 0, false);
@@ -45,19 +50,33 @@ static void test_epochs_advance_by_themselves(void **state)
 }
 
 /* ---- 48: which epochs a sampler is told, and when */
-typedef struct told { int64_t n, left, epochs[8]; int count; } told;
+typedef struct told {
+    int64_t n, left, epochs[8];
+    int count;
+} told;
 static int64_t told_len(void *self) { return ((told *)self)->n; }
-static th_status told_begin(void *self) { told *t = self; t->left = t->n; return TH_OK; }
+static th_status told_begin(void *self)
+{
+    told *t = self;
+    t->left = t->n;
+    return TH_OK;
+}
 static th_status told_next(void *self, int64_t *index, bool *end)
 {
     told *t = self;
-    if (t->left == 0) *end = true;
-    else *index = --t->left;
+    if (t->left == 0)
+        *end = true;
+    else
+        *index = --t->left;
     return TH_OK;
 }
-static void told_epoch(void *self, int64_t epoch) { told *t = self; t->epochs[t->count++] = epoch; }
-static const th_sampler_ops told_ops = {.size = sizeof told_ops, .name = "told", .len = told_len, .begin = told_begin,
-                                        .next = told_next, .set_epoch = told_epoch};
+static void told_epoch(void *self, int64_t epoch)
+{
+    told *t = self;
+    t->epochs[t->count++] = epoch;
+}
+static const th_sampler_ops told_ops = {
+    .size = sizeof told_ops, .name = "told", .len = told_len, .begin = told_begin, .next = told_next, .set_epoch = told_epoch};
 
 static void test_48_set_epoch(void **state)
 {
@@ -101,12 +120,14 @@ static void test_other_samplers_are_wrapped(void **state)
     (void)state;
     for (int rank = 0; rank < 2; rank++) {
         th_manual_seed(1);
-        th_dataloader *loader = th_dataloader_new(range_new(5), 2, .sampler = th_sampler_weighted_random(TH_DOUBLES(1, 0, 0, 0, 0), 6));
+        th_dataloader *loader =
+            th_dataloader_new(range_new(5), 2, .sampler = th_sampler_weighted_random(TH_DOUBLES(1, 0, 0, 0, 0), 6));
         shard(loader, 2, rank, 0);
         assert_int_equal(th__dataloader_info_of(loader).sampler, TH__SAMPLER_DISTRIBUTED);
         assert_text(text_of_pass(loader, 0, false), "0 0 0");
         th_dataloader_free(loader);
-        loader = th_dataloader_new(range_new(5), .batch_sampler = th_sampler_batch(th_sampler_weighted_random(TH_DOUBLES(0, 0, 1, 0, 0), 6), 2, false));
+        loader = th_dataloader_new(
+            range_new(5), .batch_sampler = th_sampler_batch(th_sampler_weighted_random(TH_DOUBLES(0, 0, 1, 0, 0), 6), 2, false));
         shard(loader, 2, rank, 0);
         assert_text(text_of_pass(loader, 0, false), "2 2 2");
         th_dataloader_free(loader);
@@ -147,23 +168,40 @@ static void test_sequential_and_drop_last(void **state)
 }
 
 /* ---- the user's own batch sampler: pairs (i, i) of an inner sampler */
-typedef struct pairs { th_sampler *inner; } pairs;
+typedef struct pairs {
+    th_sampler *inner;
+} pairs;
 static th_status pairs_begin(void *self) { return th_sampler_begin(((pairs *)self)->inner); }
 static th_status pairs_next(void *self, th_indices *indices, bool *end)
 {
     int64_t index;
-    if (!th_sampler_next(((pairs *)self)->inner, &index)) *end = true;
-    else if (th_indices_push(indices, index) == TH_OK) return th_indices_push(indices, index);
+    if (!th_sampler_next(((pairs *)self)->inner, &index))
+        *end = true;
+    else if (th_indices_push(indices, index) == TH_OK)
+        return th_indices_push(indices, index);
     return th_error();
 }
 static th_sampler *pairs_inner(void *self) { return ((pairs *)self)->inner; }
 static th_sampler *pairs_new(th_sampler *inner, bool can_rebuild);
-static th_sampler *pairs_rebuild(void *self, th_sampler *sampler) { (void)self; return pairs_new(sampler, true); }
-static void pairs_free(void *self) { th_sampler_free(((pairs *)self)->inner); free(self); }
+static th_sampler *pairs_rebuild(void *self, th_sampler *sampler)
+{
+    (void)self;
+    return pairs_new(sampler, true);
+}
+static void pairs_free(void *self)
+{
+    th_sampler_free(((pairs *)self)->inner);
+    free(self);
+}
 static th_sampler *pairs_new(th_sampler *inner, bool can_rebuild)
 {
-    const th_sampler_ops ops = {.size = sizeof ops, .name = "pairs", .begin = pairs_begin, .next_batch = pairs_next,
-                                .inner = pairs_inner, .rebuild = can_rebuild ? pairs_rebuild : NULL, .free = pairs_free};
+    const th_sampler_ops ops = {.size = sizeof ops,
+                                .name = "pairs",
+                                .begin = pairs_begin,
+                                .next_batch = pairs_next,
+                                .inner = pairs_inner,
+                                .rebuild = can_rebuild ? pairs_rebuild : NULL,
+                                .free = pairs_free};
     pairs *self = malloc(sizeof *self);
     self->inner = inner;
     return th_sampler_new(&ops, self);
@@ -247,8 +285,14 @@ static void test_worker_seeds(void **state)
 #define T(name) cmocka_unit_test_teardown(name, no_leftovers)
 int main(void)
 {
-    const struct CMUnitTest tests[] = {T(test_epochs_advance_by_themselves), T(test_48_set_epoch), T(test_other_samplers_are_wrapped),
-                                       T(test_what_is_left_alone), T(test_sequential_and_drop_last), T(test_own_batch_samplers),
-                                       T(test_49_sampler_without_length), T(test_moving_and_wrapping_once), T(test_worker_seeds)};
+    const struct CMUnitTest tests[] = {T(test_epochs_advance_by_themselves),
+                                       T(test_48_set_epoch),
+                                       T(test_other_samplers_are_wrapped),
+                                       T(test_what_is_left_alone),
+                                       T(test_sequential_and_drop_last),
+                                       T(test_own_batch_samplers),
+                                       T(test_49_sampler_without_length),
+                                       T(test_moving_and_wrapping_once),
+                                       T(test_worker_seeds)};
     return cmocka_run_group_tests_name("data.setup", tests, NULL, NULL);
 }
