@@ -35,8 +35,21 @@ int fabric__mps_count(void)
     return is_arm() && th__mps_is_available() ? 1 : 0;
 }
 
-/* Ranks made by torchrun usually see one GPU each, as number 0, while `devices` says how many the job uses on this machine. */
+/* A scheduler that made the ranks may show each task only the GPUs it asked for, numbered from 0. */
+static bool scheduled(void)
+{
+    return fabric_environment_detects("slurm") || fabric_environment_detects("lsf") || fabric_environment_detects("mpi");
+}
+
+/* Ranks made by torchrun usually see one GPU each, as number 0, while `devices` says how many the job uses on this machine. Under a
+ * scheduler the same goes for any number of visible GPUs: asking for more than this task sees is asking for other tasks' GPUs. */
 int fabric__parse_gpu_ids(const char *text, int available, const char *class_name, int *out, size_t capacity)
 {
-    return th__parse_gpu_ids(text, available, class_name, fabric_environment_detects("torchelastic"), out, capacity);
+    enum { SOMEWHERE = 1024 };
+    bool launched = fabric_environment_detects("torchelastic");
+    if (!launched && available > 0 && text != NULL && strcmp(text, "-1") != 0 && scheduled()) {
+        int n = th__parse_gpu_ids(text, SOMEWHERE, class_name, false, out, capacity);
+        if (n < 0 || n > available) return n;
+    }
+    return th__parse_gpu_ids(text, available, class_name, launched, out, capacity);
 }

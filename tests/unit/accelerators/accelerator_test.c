@@ -100,6 +100,22 @@ static void one_gpu_per_rank_under_torchelastic(void **state)
     fabric_accelerator_free(cuda);
 }
 
+/* BC-023: a world of 4 over 2 visible devices per task. */
+static void tasks_see_their_own_gpus_under_slurm(void **state)
+{
+    (void)state;
+    fabric__accelerators_fake(2, 0);
+    fabric_accelerator *cuda = fabric_accelerator_create("cuda");
+    th_device devices[4];
+    assert_true(fabric_accelerator_parse_devices(cuda, "4", devices, 4) < 0);
+    expect_error(TH_ERR_VALUE, "GPU 2");
+    setenv("SLURM_NTASKS", "4", 1);
+    assert_int_equal(fabric_accelerator_parse_devices(cuda, "4", devices, 4), 4);
+    for (int i = 0; i < 4; i++) assert_int_equal(devices[i].index, i % 2);
+    unsetenv("SLURM_NTASKS");
+    fabric_accelerator_free(cuda);
+}
+
 static void cpu(void **state)
 {
     (void)state;
@@ -231,7 +247,8 @@ static void bad_tables(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(gpu_ids), TEST(bad_gpu_ids), TEST(one_gpu_per_rank_under_torchelastic), TEST(cpu), TEST(cuda_with_faked_gpus),
+        TEST(gpu_ids), TEST(bad_gpu_ids), TEST(one_gpu_per_rank_under_torchelastic),
+        TEST(tasks_see_their_own_gpus_under_slurm), TEST(cpu), TEST(cuda_with_faked_gpus),
         TEST(usable_cuda_devices), TEST(mps), TEST(tpu_says_why_not), TEST(registry), TEST(bad_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
