@@ -1,6 +1,6 @@
 // bench/cpp/main.cpp: the same loops as a C++ programmer writes them on libtorch by hand; what cfabric is measured against.
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
+#include <c10/core/GradMode.h>
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -50,7 +50,7 @@ static void mlp(int batch, int steps)
         auto hidden = at::relu(at::linear(x, p[0], p[1]));
         auto loss = at::cross_entropy_loss(at::linear(hidden, p[2], p[3]), y);
         loss.backward();
-        at::NoGradGuard guard;
+        c10::AutoGradMode guard(false);
         for (auto &w : p) w.add_(w.grad(), -0.01);
     }, 100, steps);
 }
@@ -74,7 +74,7 @@ static void image(int batch, int steps)
         h = at::dropout(at::relu(at::linear(h, p[4], p[5])), 0.5, true);
         auto loss = at::nll_loss(at::log_softmax(at::linear(h, p[6], p[7]), 1), y);
         loss.backward();
-        at::NoGradGuard guard;
+        c10::AutoGradMode guard(false);
         for (size_t i = 0; i < p.size(); i++) { // Adadelta
             auto grad = p[i].grad();
             square[i].mul_(rho).addcmul_(grad, grad, 1 - rho);
