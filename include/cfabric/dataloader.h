@@ -64,6 +64,11 @@ FABRIC_API th_status th_dataloader_reset(th_dataloader *loader);
 FABRIC_API int64_t th_dataloader_epoch(th_dataloader *loader);
 /** Makes the next pass number `epoch`: what a set-up loader gives to its samplers' set_epoch. Ends the current pass. */
 FABRIC_API th_status th_dataloader_set_epoch(th_dataloader *loader, int64_t epoch);
+/** Whether the loader has a length (has_len); warns when it is 0 and when an iterable-style dataset claims one. */
+FABRIC_API bool th_dataloader_has_len(th_dataloader *loader);
+/** suggested_max_num_workers: the processors of this process's share, less one for the program itself; at least 1.
+ * `local_world_size` is how many processes share this machine; below 1 is a ValueError (then -1). */
+FABRIC_API int fabric_suggested_max_num_workers(int local_world_size);
 FABRIC_API th_dataloader *th_dataloader_retain(th_dataloader *loader);
 /** NULL is allowed. Waits for what its workers are reading at the moment. */
 FABRIC_API void th_dataloader_free(th_dataloader *loader);

@@ -60,4 +60,7 @@ int64_t th__dataloader_pass_len(th_dataloader *loader);
 /* Lightning's seed sequence from a base seed, a worker and a rank: Murmur3's finaliser on 128 bits, then a 64-bit LCG. */
 void th__seed_sequence(uint64_t base, uint64_t worker, uint64_t rank, uint64_t *seeds, size_t count);
 
+/* fabric_suggested_max_num_workers on a machine with that many processors. */
+int th__suggested_max_num_workers(int cpus, int local_world_size);
+
 #endif

@@ -131,6 +131,7 @@ th_dataloader *th_dataloader_new_call(struct th_dataloader_args args)
             "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used");
         loader->args.pin_memory = false;
     }
+    th__warn_of_too_many_workers(args.num_workers);
     return loader;
 }
 

@@ -38,5 +38,7 @@ th_sampler *th__loader_index_sampler(const th_dataloader *loader);
 th_status th__loader_begin(th_dataloader *loader);
 void th__loader_end(th_dataloader *loader);
 bool th__loader_draw(void *loader, th_indices *indices, size_t *n);
+/* PyTorch's warning about more workers than processors. */
+void th__warn_of_too_many_workers(int num_workers);
 
 #endif

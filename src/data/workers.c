@@ -224,11 +224,13 @@ static th__workers *make(const th__workers_plan *plan)
     return w;
 }
 
-/* Signals are for the program's own threads, so workers start with all of them blocked. */
+/* Signals are for the program's own threads, so workers start with all of them blocked, but for those that tell of a crash. */
 static int start_thread(worker *me)
 {
+    static const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS};
     sigset_t all, old;
     sigfillset(&all);
+    for (size_t i = 0; i < sizeof crashes / sizeof *crashes; i++) sigdelset(&all, crashes[i]);
     pthread_sigmask(SIG_BLOCK, &all, &old);
     atomic_fetch_add(&me->owner->refs, 1);
     int error = pthread_create(&me->thread, NULL, worker_main, me);

@@ -315,18 +315,62 @@ static void keep_warning(const char *line, void *user)
 static void test_pin_memory_without_accelerator(void **state)
 {
     (void)state;
-    th__set_message_sink(keep_warning, NULL);
     th_dataloader *loader = th_dataloader_new(range_new(4), 2, .pin_memory = true);
-    th__set_message_sink(NULL, NULL);
     assert_non_null(loader);
     assert_text(text_of_pass(loader, 0, false), "0 1 2 3");
     th_dataloader_free(loader);
     if (warning[0] != 0) assert_non_null(strstr(warning, "no accelerator is found"));
 }
 
+/* 50 */
+static void test_suggested_workers(void **state)
+{
+    (void)state;
+    const int cases[][3] = {{4, 1, 3}, {4, 2, 1}, {4, 3, 1}, {2, 1, 1}, {1, 2, 1}, {0, 1, 1}};
+    for (size_t i = 0; i < 6; i++) assert_int_equal(th__suggested_max_num_workers(cases[i][0], cases[i][1]), cases[i][2]);
+    assert_true(fabric_suggested_max_num_workers(1) >= 1);
+    assert_int_equal(fabric_suggested_max_num_workers(0), -1);
+    assert_error(TH_ERR_VALUE, "`local_world_size` should be >= 1, got 0");
+}
+
+static void test_warnings(void **state)
+{
+    (void)state;
+    th_dataloader_free(th_dataloader_new(range_new(4), 2, .num_workers = 5000));
+    assert_non_null(strstr(warning, "will create 5000 worker threads"));
+    th_dataloader *loader = th_dataloader_new(range_new(3), 4, .drop_last = true);
+    assert_true(th_dataloader_has_len(loader));
+    assert_non_null(strstr(warning, "0 length"));
+    th_dataloader_free(loader);
+    loader = th_dataloader_new(stream_new(3), 4);
+    assert_false(th_dataloader_has_len(loader));
+    th_dataloader_free(loader);
+}
+
+/* Operators of a worker use one core; the program's own number stays. */
+static th_status count_threads(th_sample *sample, void *user)
+{
+    (void)user;
+    sample->data[0] = th_tensor_scalar(TH_S(th_get_num_threads()), TH_INT64);
+    return TH_OK;
+}
+
+static void test_workers_use_one_core(void **state)
+{
+    (void)state;
+    int before = th_get_num_threads();
+    assert_int_equal(th_set_num_threads(2), TH_OK);
+    th_dataloader *loader = th_dataloader_new(th_dataset_transform(range_new(3), count_threads), 1, .num_workers = 1);
+    assert_text(text_of_pass(loader, 0, false), "1 1 1");
+    assert_int_equal(th_get_num_threads(), 2);
+    assert_int_equal(th_set_num_threads(before), TH_OK);
+    th_dataloader_free(loader);
+}
+
 #define T(name) cmocka_unit_test_teardown(name, no_leftovers)
 int main(void)
 {
+    th__set_message_sink(keep_warning, NULL);
     const struct CMUnitTest tests[] = {T(test_arguments),
                                        T(test_lengths_and_batches),
                                        T(test_order_is_the_same_for_all_workers),
@@ -340,6 +384,9 @@ int main(void)
                                        T(test_worker_init),
                                        T(test_random_transforms_repeat),
                                        T(test_index_outside_the_dataset),
-                                       T(test_pin_memory_without_accelerator)};
+                                       T(test_pin_memory_without_accelerator),
+                                       T(test_suggested_workers),
+                                       T(test_warnings),
+                                       T(test_workers_use_one_core)};
     return cmocka_run_group_tests_name("data.loader", tests, NULL, NULL);
 }
