@@ -172,11 +172,12 @@ typedef struct th_ddp th_ddp;
 
 /** One bucket of gradients on its way to the other ranks. */
 typedef struct th_grad_bucket {
-    th_tensor *buffer;          /**< flat, already divided by the world size unless a hook is registered; reduce it in place */
+    th_tensor *buffer;          /**< flat, the sum of this rank's gradients, not divided; reduce it in place */
     size_t index, count;        /**< which of how many */
     th_process_group *group;
 } th_grad_bucket;
-/** register_comm_hook: called instead of dividing and all-reducing; must leave the average over the ranks in bucket->buffer. */
+/** register_comm_hook: called in bucket order instead of dividing and all-reducing; must leave the average over the ranks in
+ * bucket->buffer. Runs on the thread of the backward, which waits for it. */
 typedef th_status (*th_comm_hook)(th_grad_bucket *bucket, void *user);
 
 struct th_ddp_args {
@@ -184,45 +185,50 @@ struct th_ddp_args {
     th_process_group *group;         /**< NULL: the default group */
     double bucket_cap_mb;            /**< 0: 25, with a first bucket of 1 MiB */
     bool find_unused_parameters;     /**< parameters that take no part in the loss count as zero gradient */
-    bool static_graph;               /**< the used parameters never change: found out in the first backward */
+    bool static_graph;               /**< which parameters are used, and how often, never changes: learned in the first backward */
     bool gradient_as_bucket_view;    /**< gradients are views of the buckets: one copy and its memory less */
-    bool broadcast_buffers;          /**< buffers follow rank 0 before each training forward. The default is true. */
+    bool broadcast_buffers;          /**< buffers follow rank 0. The default is true. */
     bool init_sync;                  /**< compare the modules and broadcast rank 0's tensors first. The default is true. */
+    bool check_batches;              /**< ranks at different batches of their loaders are an error. The default is true. */
 };
 /** Averages the gradients of `module` over the ranks from now on: compares the modules of all ranks, broadcasts parameters and
- * buffers from rank 0, and hooks the parameters' gradients. The module is retained; its forward is not replaced: call
- * th_ddp_pre_forward before each. Parameters must not be added or frozen afterwards. [owned] th_ddp_free.
+ * buffers from rank 0, and hooks the parameters' gradients. The module is retained and its forward not replaced: call
+ * th_ddp_pre_forward and th_ddp_post_forward around each. Parameters must not be added, frozen or replaced afterwards. [owned]
+ * th_ddp_free.
  *
  * Whether a backward averages is decided when it runs (th_ddp_set_require_sync), so a no-sync region may cover forward and backward or
- * backward alone. */
+ * backward alone. All communication happens inside backward: forwards may differ between ranks. At its end the buffers of rank 0 are
+ * copied to the others, so every rank starts the next forward with rank 0's, as in PyTorch, and all are equal in between. */
 FABRIC_API FABRIC_NODISCARD th_ddp *th_ddp_new_call(struct th_ddp_args args);
-#define th_ddp_new(...) th_ddp_new_call((struct th_ddp_args){.broadcast_buffers = true, .init_sync = true, .module = __VA_ARGS__})
+#define th_ddp_new(...) \
+    th_ddp_new_call((struct th_ddp_args){.broadcast_buffers = true, .init_sync = true, .check_batches = true, .module = __VA_ARGS__})
 /** Removes the hooks. NULL is allowed. Works with an error pending. */
 FABRIC_API void th_ddp_free(th_ddp *ddp);
-/** What DistributedDataParallel does before forward: reports parameters of the previous backward that got no gradient, rebuilds the
- * buckets once, broadcasts the buffers. */
+/** Before a forward: parameters that got no gradient in the last averaged backward are an error that names them. */
 FABRIC_API th_status th_ddp_pre_forward(th_ddp *ddp);
-/** What it does after forward: with find_unused_parameters, finds the parameters that `outputs` do not depend on. */
+/** After a forward: with find_unused_parameters, finds the parameters that `outputs` depend on. */
 FABRIC_API th_status th_ddp_post_forward(th_ddp *ddp, th_tensors outputs);
 /** no_sync(): false lets gradients accumulate locally. Returns the previous setting. */
 FABRIC_API bool th_ddp_set_require_sync(th_ddp *ddp, bool sync);
+/** Broadcasts rank 0's buffers now, for buffers that were changed outside of training steps. Every rank calls it. */
+FABRIC_API th_status th_ddp_sync_buffers(th_ddp *ddp);
+/** Once, before the first backward. A second one is a RuntimeError. */
 FABRIC_API th_status th_ddp_register_comm_hook(th_ddp *ddp, th_comm_hook hook, void *user);
 /** The hooks of torch.distributed.algorithms.ddp_comm_hooks.default_hooks; user NULL. */
 FABRIC_API th_status th_ddp_allreduce_hook(th_grad_bucket *bucket, void *user);
 FABRIC_API th_status th_ddp_fp16_compress_hook(th_grad_bucket *bucket, void *user);
 FABRIC_API th_status th_ddp_bf16_compress_hook(th_grad_bucket *bucket, void *user);
-/** Join: for a rank whose data has ended. Takes part in the other ranks' buffer broadcasts and gradient reductions with zeros until
- * they have joined too (gradients are still divided by the full world size), then takes over the final parameters and buffers. Any
- * other collective of a rank that still runs is an error on all. */
-FABRIC_API th_status th_ddp_join(th_ddp *ddp);
+/** Join: for a rank whose data has ended. Takes part in the other ranks' backwards of these modules (which share a group) with zero
+ * gradients until they have joined too; gradients are still divided by the full world size. At the end every rank has the
+ * parameters and buffers of a rank that ran longest. Any other collective of a rank that still runs is an error on all. */
+FABRIC_API th_status th_ddp_join(th_ddp *const *ddps, size_t n);
 
 typedef struct th_ddp_stats {
     int64_t all_reduces;       /**< bucket reductions so far */
     int64_t synced_backwards;
-    int64_t buffer_broadcasts;
     size_t buckets;
     size_t bucket_bytes;       /**< of all buckets together */
-    bool rebuilt;
+    bool rebuilt;              /**< the buckets follow the observed order of gradients */
 } th_ddp_stats;
 FABRIC_API th_ddp_stats th_ddp_get_stats(th_ddp *ddp);
 
