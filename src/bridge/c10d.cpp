@@ -6,6 +6,7 @@
 #include "bridge/compat.hpp"
 #include "bridge/guard.hpp"
 
+#include <c10/util/Logging.h>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -134,6 +135,14 @@ T with_deadline(int64_t deadline_ms, std::function<T()> f)
     return result.get();
 }
 
+// c10d prints C++ stacks as warnings when a peer has gone. We say what happened ourselves; TORCH_CPP_LOG_LEVEL brings them back.
+void quiet_log()
+{
+    if (!std::getenv("TORCH_CPP_LOG_LEVEL")) {
+        FLAGS_caffe2_log_level = 2;
+    }
+}
+
 th__store *new_store(c10::intrusive_ptr<c10d::Store> store, c10d::TCPStore *tcp = nullptr)
 {
     return new th__store{std::move(store), tcp};
@@ -183,6 +192,7 @@ extern "C" th__store *th__store_tcp(const char *host, int port, bool server, boo
                                     th__comm_error *error)
 {
     return guarded(error, [&]() -> th__store * {
+        quiet_log();
         c10d::TCPStoreOptions options;
         options.port = static_cast<uint16_t>(port);
         options.isServer = server;

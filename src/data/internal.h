@@ -57,6 +57,13 @@ bool th__dataloader_is_wrapped(th_dataloader *loader);
 /* Collective-safety: how many batches this rank will yield in the next pass, -1 if unknown (for agreeing on counts at set-up). */
 int64_t th__dataloader_pass_len(th_dataloader *loader);
 
+/* The last batch this thread got from a wrapped loader: pass, number in the pass, batches per pass (-1 unknown). All zero before. The
+ * strategies compare it between ranks. */
+typedef struct th__data_position {
+    int64_t pass, batch, length;
+} th__data_position;
+th__data_position th__data_position_last(void);
+
 /* Lightning's seed sequence from a base seed, a worker and a rank: Murmur3's finaliser on 128 bits, then a 64-bit LCG. */
 void th__seed_sequence(uint64_t base, uint64_t worker, uint64_t rank, uint64_t *seeds, size_t count);
 

@@ -210,6 +210,18 @@ static bool stop(th_dataloader *loader, th_batch *batch)
     return false;
 }
 
+static _Thread_local th__data_position last_position;
+
+th__data_position th__data_position_last(void) { return last_position; }
+
+static void note_position(th_dataloader *loader, int64_t batch)
+{
+    if (loader->wrapper_ops == NULL) return;
+    if (batch == 0 || loader->begun - 1 != last_position.pass) last_position.length = th__dataloader_pass_len(loader);
+    last_position.pass = loader->begun - 1;
+    last_position.batch = batch;
+}
+
 bool th_dataloader_next(th_dataloader *loader, th_batch *batch)
 {
     bool end = false;
@@ -222,6 +234,7 @@ bool th_dataloader_next(th_dataloader *loader, th_batch *batch)
                                                : fetch_here(loader, next, &end);
     if (status != TH_OK || end || place(loader, next) != TH_OK) return stop(loader, next);
     next->index = loader->yielded++;
+    note_position(loader, next->index);
     *batch = *next;
     return true;
 }

@@ -205,7 +205,7 @@ th_status th__call_shadow(th__call *call, th_process_group *group, uint64_t *dig
 {
     *call = (th__call){.group = group, .name = "join", .number = ++group->calls};
     int64_t words[TH__HEADER_WORDS] = {0};
-    words[1] = 1;
+    words[1] = words[2 + TH__JOINED_WORD] = 1;
     TH__TRY(exchange(call, words, rows));
     *digest = 0;
     for (int i = 0; i < group->size; i++) {

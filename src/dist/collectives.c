@@ -108,6 +108,27 @@ th_status th_dist_monitored_barrier(th_process_group *group, double timeout)
     return th__pending();
 }
 
+th_status th__infinite_barrier(void)
+{
+    static int64_t number;
+    th_process_group *group = NULL;
+    th__comm_error error;
+    int64_t count = 0;
+    char key[48], done[48];
+    if (!th__group_enter(&group, "rank_zero_first")) return th__pending();
+    if (!group->store) return th_dist_barrier(group);
+    snprintf(key, sizeof key, "infinite%lld", (long long)++number);
+    snprintf(done, sizeof done, "infinite%lld/done", (long long)number);
+    bool ok = th__store_add(group->store, key, 1, &count, &error);
+    if (ok && count == group->size) ok = th__store_set(group->store, done, "1", 1, &error);
+    while (ok && !th__store_check(group->store, done, &error)) {
+        ok = error.status == TH_OK && (th__store_wait(group->store, done, 60000, &error) || error.status == TH_ERR_TIMEOUT);
+    }
+    if (ok) return TH_OK;
+    th__group_kill(group, error.text);
+    return th__fail(TH_ERR_DISTRIBUTED, "rank_zero_first", "waiting for the other ranks failed: %s", error.text);
+}
+
 /* ---------------------------------------------------------------- reductions */
 
 static th_status reduce(struct th_dist_call_args *args, const char *name, const char *function, bool to_one)

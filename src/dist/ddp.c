@@ -111,10 +111,34 @@ th_status th_ddp_pre_forward(th_ddp *ddp)
     return th__ddp_missing(ddp);
 }
 
+/* Runs when a backward enters the module from an output: the end of that backward is what counts, not of one inside it. */
+static th_tensor *sink(th_tensor *grad, void *user)
+{
+    (void)grad;
+    th_ddp *ddp = user;
+    if (ddp->require_sync && !ddp->learned) th__ddp_queue_finish(ddp);
+    return NULL;
+}
+
+static th_status hook_outputs(th_ddp *ddp, th_tensors outputs)
+{
+    ddp->sinks = th__calloc(outputs.size ? outputs.size : 1, sizeof *ddp->sinks);
+    for (size_t i = 0; ddp->sinks && i < outputs.size; i++) {
+        if (!outputs.data[i] || !th_requires_grad(outputs.data[i])) continue;
+        ddp->sinks[ddp->n_sinks] = th_register_hook(outputs.data[i], sink, ddp);
+        if (ddp->sinks[ddp->n_sinks]) ddp->n_sinks++;
+    }
+    return th__pending();
+}
+
 th_status th_ddp_post_forward(th_ddp *ddp, th_tensors outputs)
 {
     TH__CHECK_PENDING();
-    if (!ddp->group || !th_is_grad_enabled() || ddp->options.static_graph || !ddp->options.find_unused_parameters) return TH_OK;
+    if (!ddp->group || !th_is_grad_enabled()) return TH_OK;
+    if (ddp->options.static_graph) return ddp->learned ? TH_OK : hook_outputs(ddp, outputs);
+    if (!ddp->options.find_unused_parameters) return TH_OK;
+    for (size_t i = 0; ddp->skipped && i < ddp->n_params; i++) ddp->params[i].reached = false;
+    ddp->skipped = false;
     th_tensor **leaves = th__malloc(ddp->n_params * sizeof *leaves);
     bool *reached = th__calloc(ddp->n_params, sizeof *reached);
     th_status status = leaves && reached ? TH_OK : th__pending();

@@ -14,6 +14,8 @@ typedef struct th__param {
     int fired, expected;      /* gradients seen in this backward; with a static graph, how many to expect */
     bool ready;
     bool reached;             /* find_unused_parameters: some output since the last backward depends on it */
+    bool touched;             /* it got a gradient since the last averaging, also in backwards without one */
+    bool ordered;             /* it is in the observed order */
     th_ddp *owner;
 } th__param;
 
@@ -41,6 +43,8 @@ struct th_ddp {
     bool finish_queued;
     bool rebuilt;
     bool learned;             /* static graph: fired counts are known */
+    bool skipped;             /* the last backward did not average: `reached` is out of date */
+    int root;                 /* whose buffers count: the lowest group rank that has not joined */
     size_t *order, n_order;   /* parameters in the order of their first gradients */
     th_tensor *scale;         /* 1 / world size, 0-dimensional */
     th_comm_hook comm_hook;
@@ -61,9 +65,10 @@ void th__ddp_free_buckets(th_ddp *ddp);
 
 /* reducer.c */
 th_status th__ddp_gradient_hook(th_tensor *leaf, void *user);
-/* Begins to reduce (or to shadow): agrees with the other ranks. `rows` may be NULL. */
+/* Waits for the reductions and gives the averages back. `shadow`: there was no backward here, only the others'. */
 th_status th__ddp_finish(th_ddp *ddp, bool shadow);
 th_status th__ddp_launch_ready(th_ddp *ddp);
+th_status th__ddp_queue_finish(th_ddp *ddp);
 th_status th__ddp_missing(th_ddp *ddp);
 
 /* ddp_sync.c */

@@ -11,6 +11,7 @@
 
 #define TH__HEADER_WORDS 12                        /* int64 words every rank shows the others before a collective */
 #define TH__HEADER_PAYLOAD (TH__HEADER_WORDS - 2)  /* of which this many belong to the call */
+#define TH__JOINED_WORD (TH__HEADER_PAYLOAD - 1)   /* payload word that is 1 for ranks that have joined (th_ddp_join) */
 #define TH__WHAT_SIZE 240                          /* longest description of a call, with its zero */
 
 /* What the backend does natively, found out once per group. */
@@ -35,6 +36,7 @@ struct th_process_group {
     int64_t calls;                    /* collectives so far */
     char *dead;                       /* why the group is unusable; NULL while it is not */
     th_tensor *header_in, **header_out;
+    int last_running;                 /* lowest rank that had not joined at the last data-parallel backward */
 };
 
 /* The default group, NULL before init. */
@@ -92,6 +94,9 @@ th_status th__compat_all_to_all(th__call *call, th_tensors outputs, th_tensors i
 th_tensor *th__compat_reduce_scatter(th__call *call, th_tensor *input, th_reduce_op op);
 /* A flat uint8 tensor over the memory of a contiguous one. [scoped] */
 th_tensor *th__bytes_of(th_tensor *contiguous);
+
+/* Waits for all ranks of the default group without a timeout worth mentioning, through the store. Nothing without a group. */
+th_status th__infinite_barrier(void);
 
 /* ---- nested values as bytes (wire.c) */
 th_status th__wire_encode(th_value *value, char **data, size_t *size);

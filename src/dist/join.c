@@ -40,18 +40,18 @@ th_status th_ddp_join(th_ddp *const *ddps, size_t n)
     if (!group->check) return TH__FAIL(TH_ERR_RUNTIME, "joining needs a process group with .check = true");
     int64_t *rows = th__malloc((size_t)group->size * TH__HEADER_WORDS * sizeof *rows);
     if (!rows) return th__pending();
-    int longest = 0;
     th_status status = TH_OK;
     while (status == TH_OK) {
         th__call call;
         uint64_t digest;
         status = th__call_shadow(&call, group, &digest, rows);
         if (status != TH_OK || digest == 0) break;
-        longest = first_running(group, rows);
+        group->last_running = first_running(group, rows);
         th_ddp *ddp = find(ddps, n, digest);
+        if (ddp) ddp->root = group->last_running;
         status = ddp ? shadow_backward(ddp) : th__call_refuse(&call);
     }
     free(rows);
-    for (size_t i = 0; status == TH_OK && i < n; i++) status = th__ddp_broadcast_module(ddps[i], longest);
+    for (size_t i = 0; status == TH_OK && i < n; i++) status = th__ddp_broadcast_module(ddps[i], group->last_running);
     return status;
 }

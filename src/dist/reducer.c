@@ -3,6 +3,7 @@
  * A hook on every parameter copies its gradient, already divided by the world size, into its bucket. A full bucket is all-reduced in
  * the background, in bucket order, so that all ranks start the same reductions in the same order. When the last parameter is ready a
  * callback at the end of the backward waits for the reductions and copies the averages back. */
+#include "data/internal.h"
 #include "dist/ddp.h"
 #include <cfabric/ops.h>
 #include <stdio.h>
@@ -11,8 +12,14 @@
 
 /* ---------------------------------------------------------------- the beginning of a backward */
 
-/* Where this rank is in its data, from the loader that gave the last batch: see data/internal.h. */
-static void position(int64_t *words) { memset(words, 0, 3 * sizeof *words); }
+/* Where this rank is in its data. */
+static void position(int64_t *words)
+{
+    th__data_position last = th__data_position_last();
+    words[0] = last.pass;
+    words[1] = last.batch;
+    words[2] = last.length;
+}
 
 static th_status different_batches(th_ddp *ddp, const int64_t *all)
 {
@@ -20,7 +27,7 @@ static th_status different_batches(th_ddp *ddp, const int64_t *all)
     size_t at = 0;
     for (int i = 0; i < ddp->group->size && at < sizeof text; i++) {
         const int64_t *w = all + i * TH__HEADER_PAYLOAD;
-        at += (size_t)snprintf(text + at, sizeof text - at, "%srank %d is at batch %lld of %lld in pass %lld", i ? "; " : "",
+        at += (size_t)snprintf(text + at, sizeof text - at, "%srank %d is at batch %lld of %lld in epoch %lld", i ? "; " : "",
                                ddp->group->ranks[i], (long long)w[2], (long long)w[3], (long long)w[1]);
     }
     return th__fail(TH_ERR_DISTRIBUTED, "backward",
@@ -32,22 +39,26 @@ static th_status different_batches(th_ddp *ddp, const int64_t *all)
 static th_status agree(th_ddp *ddp)
 {
     th__call call;
+    int root_known = 0;
     int64_t payload[TH__HEADER_PAYLOAD] = {ddp->stats.synced_backwards}, *all = NULL;
+    ddp->root = 0;
     if (!ddp->group->check) return TH_OK;
     position(payload + 1);
     all = th__malloc((size_t)ddp->group->size * sizeof payload);
     if (!all) return th__pending();
     th_status status = th__call_begin(&call, ddp->group, TH__DDP_CALL, ddp->what, payload, all);
-    for (int i = 0; status == TH_OK && ddp->options.check_batches && i < ddp->group->size; i++) {
+    for (int i = 0; status == TH_OK && i < ddp->group->size; i++) {
         const int64_t *row = all + i * TH__HEADER_PAYLOAD;
-        bool joined = row[TH__HEADER_PAYLOAD - 1] != 0;
-        if (!joined && memcmp(row + 1, payload + 1, 3 * sizeof *row) != 0) status = different_batches(ddp, all);
+        bool joined = row[TH__JOINED_WORD] != 0;
+        if (!joined && !root_known++) ddp->root = ddp->group->last_running = i;
+        if (!joined && ddp->options.check_batches && memcmp(row + 1, payload + 1, 3 * sizeof *row) != 0) status = different_batches(ddp, all);
     }
     free(all);
     return status;
 }
 
 static th_status mark_ready(th_ddp *ddp, th__param *param);
+static th_status fill(th_ddp *ddp, th__param *param);
 
 static void reset(th_ddp *ddp)
 {
@@ -57,21 +68,28 @@ static void reset(th_ddp *ddp)
     }
     for (size_t i = 0; i < ddp->n_buckets; i++) ddp->buckets[i].pending = ddp->buckets[i].n_params;
     ddp->next_bucket = 0;
-    ddp->finish_queued = false;
 }
 
-/* What cannot get a gradient in this backward counts as zero from the start. */
+/* What was there before, for example from backwards without averaging; zero without. */
+static th_status fill_unused(th_ddp *ddp, th__param *param)
+{
+    if (th_has_grad(param->tensor)) return fill(ddp, param);
+    th_zero_(param->view);
+    return th__pending();
+}
+
+/* Parameters that cannot get a gradient in this backward are ready from the start. */
 static th_status begin(th_ddp *ddp)
 {
     reset(ddp);
-    ddp->running = true;
     TH__TRY(agree(ddp));
+    ddp->running = true;
     bool known = ddp->options.static_graph ? ddp->learned : ddp->options.find_unused_parameters;
     for (size_t i = 0; known && i < ddp->n_params; i++) {
         th__param *p = &ddp->params[i];
         bool unused = ddp->options.static_graph ? p->expected == 0 : !p->reached;
         if (!unused) continue;
-        th_zero_(p->view);
+        TH__TRY(fill_unused(ddp, p));
         TH__TRY(mark_ready(ddp, p));
     }
     return th__pending();
@@ -144,7 +162,7 @@ static th_status used_anywhere(th_ddp *ddp, bool *used, bool shadow)
     th_tensor *counts = th_zeros(TH_INTS((int64_t)ddp->n_params), .dtype = TH_INT32);
     TH__CHECK_PENDING();
     int32_t *numbers = th_data_ptr(counts);
-    for (size_t i = 0; !shadow && i < ddp->n_params; i++) numbers[i] = ddp->params[i].fired > 0;
+    for (size_t i = 0; !shadow && i < ddp->n_params; i++) numbers[i] = ddp->params[i].touched;
     if (ddp->group->device.type != TH_DEVICE_CPU) counts = th_to_device(counts, ddp->group->device, TH_INT32);
     th__call call = {.group = ddp->group, .name = "DDP used parameters", .number = ++ddp->group->calls};
     TH__TRY(th__compat_reduce(&call, counts, TH_REDUCE_MAX, -1));
@@ -186,31 +204,40 @@ th_status th__ddp_finish(th_ddp *ddp, bool shadow)
         th__param *p = &ddp->params[i];
         if (!used || used[i]) status = give_back(ddp, p);
         if (ddp->options.static_graph && !ddp->learned) p->expected = p->fired;
-        p->reached = false;
+        p->reached = p->touched = false;
     }
     free(used);
     if (status != TH_OK) return status;
     ddp->learned = !shadow || ddp->learned;
     if (!ddp->rebuilt && (ddp->options.static_graph || !ddp->options.find_unused_parameters)) TH__TRY(th__ddp_rebuild(ddp));
-    return ddp->options.broadcast_buffers && !shadow ? th__ddp_broadcast_buffers(ddp, 0) : TH_OK;
+    return ddp->options.broadcast_buffers ? th__ddp_broadcast_buffers(ddp, ddp->root) : TH_OK;
+}
+
+static void remember_order(th_ddp *ddp, th__param *param)
+{
+    if (ddp->rebuilt || ddp->n_order >= ddp->n_params || param->ordered) return;
+    param->ordered = true;
+    ddp->order[ddp->n_order++] = (size_t)(param - ddp->params);
 }
 
 static th_status at_end(void *user)
 {
     th_ddp *ddp = user;
+    ddp->finish_queued = false;
     if (!ddp->running) return TH_OK;
     if (ddp->options.static_graph && !ddp->learned) { /* the first time everything is reduced here */
         TH_NO_GRAD();
         for (size_t i = 0; i < ddp->n_params; i++)
             if (!ddp->params[i].ready) {
-                if (ddp->params[i].fired == 0) th_zero_(ddp->params[i].view);
+                remember_order(ddp, &ddp->params[i]);
+                if (ddp->params[i].fired == 0) TH__TRY(fill_unused(ddp, &ddp->params[i]));
                 TH__TRY(mark_ready(ddp, &ddp->params[i]));
             }
     }
     return th__ddp_finish(ddp, false);
 }
 
-static th_status queue_finish(th_ddp *ddp)
+th_status th__ddp_queue_finish(th_ddp *ddp)
 {
     if (ddp->finish_queued) return TH_OK;
     ddp->finish_queued = true;
@@ -230,12 +257,6 @@ static th_status mark_ready(th_ddp *ddp, th__param *param)
     return th__ddp_launch_ready(ddp);
 }
 
-static void remember_order(th_ddp *ddp, th__param *param)
-{
-    if (ddp->rebuilt || ddp->n_order >= ddp->n_params || param->fired > 1) return;
-    ddp->order[ddp->n_order++] = (size_t)(param - ddp->params);
-}
-
 /* Copies the gradient into its bucket and divides it; with a hook, the hook divides. */
 static th_status fill(th_ddp *ddp, th__param *param)
 {
@@ -253,19 +274,24 @@ th_status th__ddp_gradient_hook(th_tensor *leaf, void *user)
     (void)leaf;
     th__param *param = user;
     th_ddp *ddp = param->owner;
-    if (!ddp->require_sync || !ddp->group) return TH_OK;
+    if (!ddp->group) return TH_OK;
+    param->touched = true;
+    if (!ddp->require_sync) {
+        ddp->skipped = true;
+        return TH_OK;
+    }
     TH_NO_GRAD();
     if (!ddp->running) TH__TRY(begin(ddp));
     param->fired++;
     remember_order(ddp, param);
     if (ddp->options.static_graph) {
-        if (!ddp->learned) TH__TRY(queue_finish(ddp));
+        if (!ddp->learned) TH__TRY(th__ddp_queue_finish(ddp));
         if (!ddp->learned) return fill(ddp, param); /* the last of several gradients is the sum of all */
         if (param->fired < param->expected) return TH_OK;
     }
     TH__TRY(fill(ddp, param));
     TH__TRY(mark_ready(ddp, param));
-    return ddp->next_bucket == ddp->n_buckets ? queue_finish(ddp) : TH_OK;
+    return ddp->next_bucket == ddp->n_buckets ? th__ddp_queue_finish(ddp) : TH_OK;
 }
 
 /* ---------------------------------------------------------------- a backward that did not end */

@@ -50,6 +50,29 @@ static th_status tcp_failed(const th__rendezvous *r, bool server, const th__comm
                     r->rank, r->host, r->port, (double)r->timeout_ms / 1000.0, error->text);
 }
 
+/* Kept until the program ends: ranks that leave a group and meet again do not race for the port. */
+static struct kept_store {
+    th__store *store;
+    char host[256];
+    int port;
+    bool server;
+} kept;
+
+static th__store *tcp_store(const th__rendezvous *r, int64_t deadline)
+{
+    th__comm_error error;
+    bool server = r->rank == 0 && !r->agent_store;
+    if (kept.store && kept.port == r->port && kept.server == server && strcmp(kept.host, r->host) == 0) {
+        if (th__store_set_timeout(kept.store, left(deadline), &error)) return kept.store;
+    }
+    if (!server) await_listener(r, deadline);
+    th__store *store = th__store_tcp(r->host, r->port, server, true, left(deadline), &error);
+    if (!store) return tcp_failed(r, server, &error), NULL;
+    kept = (struct kept_store){.store = store, .port = r->port, .server = server};
+    snprintf(kept.host, sizeof kept.host, "%s", r->host);
+    return store;
+}
+
 th__store *th__rendezvous_store(const th__rendezvous *r, int64_t deadline)
 {
     th__comm_error error;
@@ -60,15 +83,13 @@ th__store *th__rendezvous_store(const th__rendezvous *r, int64_t deadline)
             return th__fail(error.status, "th_dist_init_process_group", "the store file '%s' cannot be used: %s", r->file, error.text),
                    NULL;
     } else {
-        bool server = r->rank == 0 && !r->agent_store;
-        if (!server) await_listener(r, deadline);
-        base = th__store_tcp(r->host, r->port, server, true, left(deadline), &error);
-        if (!base) return tcp_failed(r, server, &error), NULL;
+        base = tcp_store(r, deadline);
+        if (!base) return NULL;
     }
     char prefix[64];
     snprintf(prefix, sizeof prefix, "cfabric/%d", r->attempt);
     th__store *store = th__store_prefix(base, prefix, &error);
-    th__store_free(base); /* the view keeps it */
+    if (r->file) th__store_free(base); /* the view keeps it */
     if (!store) th__fail(error.status, "th_dist_init_process_group", "%s", error.text);
     return store;
 }

@@ -1,0 +1,556 @@
+/* The gradient reducer on 2 and 3 ranks: averages, buckets, unused and shared parameters, no-sync, hooks, buffers, joins, and what
+ * ranks with different modules get told. */
+#include "ranks.h"
+#include <cfabric/autograd.h>
+#include <cfabric/dist.h>
+#include <cfabric/error.h>
+#include <cfabric/nn_modules.h>
+#include <cfabric/ops.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+/* ---------------------------------------------------------------- help */
+
+static void join(void) { RANK_CHECK(th_dist_init_process_group(.backend = "gloo", .timeout = 15) == TH_OK); }
+
+static void leave(void)
+{
+    if (th_error() != TH_OK) fprintf(stderr, "pending: %s\n", th_error_message());
+    RANK_CHECK(th_error() == TH_OK);
+    th_dist_destroy_process_group(NULL);
+}
+
+static th_module *mlp(uint64_t seed)
+{
+    th_manual_seed(seed);
+    return th_nn_sequential(th_nn_linear(6, 16), th_nn_relu(), th_nn_linear(16, 16), th_nn_relu(), th_nn_linear(16, 3));
+}
+
+/* Rows first .. first + n of a fixed data set. */
+static th_tensor *rows(int64_t first, int64_t n)
+{
+    double values[32 * 6];
+    for (int64_t i = 0; i < n * 6; i++) values[i] = sin((double)(first * 6 + i) * 1.7);
+    return th_to_dtype(th_tensor_from(values, TH_INTS(n, 6), TH_FLOAT64), TH_FLOAT32);
+}
+
+static th_tensor *forward(th_ddp *ddp, th_module *m, th_tensor *x)
+{
+    if (ddp) RANK_CHECK(th_ddp_pre_forward(ddp) == TH_OK);
+    th_tensor *out = th_forward(m, x);
+    if (ddp) RANK_CHECK(th_ddp_post_forward(ddp, (th_tensors){&out, 1}) == TH_OK);
+    return out;
+}
+
+static void backward(th_tensor *out) { RANK_CHECK(th_backward(th_mean(th_mul(out, out))) == TH_OK); }
+
+static void sgd(th_module *m, double lr)
+{
+    TH_SCOPE();
+    TH_NO_GRAD();
+    th_tensors params = th_parameters(m);
+    for (size_t i = 0; i < params.size; i++)
+        if (th_has_grad(params.data[i])) th_add_(params.data[i], th_grad(params.data[i]), .alpha = TH_S(-lr));
+    th_module_zero_grad(m);
+}
+
+static double distance(th_module *a, th_module *b)
+{
+    TH_SCOPE();
+    TH_NO_GRAD();
+    double worst = 0;
+    th_tensors p = th_parameters(a), q = th_parameters(b);
+    for (size_t i = 0; i < p.size; i++) worst = fmax(worst, th_item(th_max(th_abs(th_sub(p.data[i], q.data[i])))));
+    return worst;
+}
+
+/* All ranks have the same bits. */
+static bool same_on_all_ranks(th_tensor *t)
+{
+    TH_SCOPE();
+    th_tensors all = th_dist_all_gather(th_detach(t));
+    bool same = all.size > 0;
+    for (size_t i = 1; i < all.size; i++) same = same && th_equal(all.data[0], all.data[i]);
+    return same;
+}
+
+static bool module_same(th_module *m)
+{
+    TH_SCOPE();
+    bool same = true;
+    th_tensors p = th_parameters(m), b = th_buffers(m);
+    for (size_t i = 0; i < p.size; i++) same = same_on_all_ranks(p.data[i]) && same;
+    for (size_t i = 0; i < b.size; i++) same = same_on_all_ranks(b.data[i]) && same;
+    return same;
+}
+
+/* ---------------------------------------------------------------- averages */
+
+static void train_against_one(int rank, int world, struct th_ddp_args options, int accumulate)
+{
+    th_module *m = mlp((uint64_t)rank), *one = mlp(0); /* other ranks start elsewhere and must end at rank 0's weights */
+    options.module = m;
+    options.broadcast_buffers = options.init_sync = true;
+    th_ddp *ddp = th_ddp_new_call(options);
+    RANK_CHECK(ddp != NULL && distance(m, one) == 0 && module_same(m));
+    for (int step = 0; step < 6; step++) {
+        for (int k = 0; k < accumulate; k++) {
+            TH_SCOPE();
+            int64_t first = (step * accumulate + k) * world * 4;
+            bool last = k == accumulate - 1;
+            th_ddp_set_require_sync(ddp, last);
+            backward(forward(ddp, m, rows(first + rank * 4, 4)));
+            backward(th_forward(one, rows(first, world * 4)));
+        }
+        sgd(m, 0.3);
+        sgd(one, 0.3);
+    }
+    RANK_CHECK(module_same(m));
+    RANK_CHECK(distance(m, one) < 2e-6);
+    th_ddp_stats stats = th_ddp_get_stats(ddp);
+    RANK_CHECK(stats.synced_backwards == 6);
+    RANK_CHECK(stats.all_reduces <= (int64_t)(6 * (stats.buckets > 1 ? stats.buckets : 1)));
+    th_ddp_free(ddp);
+    th_module_free(m);
+    th_module_free(one);
+}
+
+static void equals_one_process(int rank, int world)
+{
+    join();
+    train_against_one(rank, world, (struct th_ddp_args){0}, 1);
+    train_against_one(rank, world, (struct th_ddp_args){0}, 3);
+    train_against_one(rank, world, (struct th_ddp_args){.gradient_as_bucket_view = true}, 1);
+    train_against_one(rank, world, (struct th_ddp_args){.gradient_as_bucket_view = true}, 2);
+    train_against_one(rank, world, (struct th_ddp_args){.bucket_cap_mb = 0.0005}, 1);
+    train_against_one(rank, world, (struct th_ddp_args){.bucket_cap_mb = 0.0005, .gradient_as_bucket_view = true}, 1);
+    train_against_one(rank, world, (struct th_ddp_args){.static_graph = true}, 1);
+    train_against_one(rank, world, (struct th_ddp_args){.static_graph = true, .bucket_cap_mb = 0.0005}, 2);
+    train_against_one(rank, world, (struct th_ddp_args){.find_unused_parameters = true}, 2);
+    leave();
+}
+
+static void buckets(int rank, int world)
+{
+    join();
+    th_module *m = mlp(1);
+    th_ddp *ddp = th_ddp_new(m, .bucket_cap_mb = 0.0005); /* 524 bytes: 16x16 + others do not fit together */
+    RANK_CHECK(th_ddp_get_stats(ddp).buckets == 1);        /* nothing is known about the order yet */
+    for (int i = 0; i < 3; i++) {
+        TH_SCOPE();
+        backward(forward(ddp, m, rows(rank * 4, 4)));
+        sgd(m, 0.1);
+    }
+    th_ddp_stats stats = th_ddp_get_stats(ddp);
+    RANK_CHECK(stats.rebuilt && stats.buckets == 2);
+    RANK_CHECK(stats.all_reduces == 1 + 2 * 2 && stats.bucket_bytes == 4 * (6 * 16 + 16 + 16 * 16 + 16 + 16 * 3 + 3));
+    th_ddp_free(ddp);
+    ddp = th_ddp_new(m, .bucket_cap_mb = 0.0005, .find_unused_parameters = true);
+    RANK_CHECK(th_ddp_get_stats(ddp).buckets > 1);
+    th_ddp_free(ddp);
+    th_module_free(m);
+    (void)world;
+    leave();
+}
+
+/* ---------------------------------------------------------------- unused, shared, used twice */
+
+typedef struct branches { th_module *a, *b; bool use_b; } branches;
+
+static th_tensor *branches_forward(th_module *self, th_tensor *x)
+{
+    branches *d = th_module_data(self);
+    th_tensor *out = th_forward(d->a, x);
+    return d->use_b ? th_add(out, th_forward(d->b, x)) : out;
+}
+
+static th_module *two_branches(branches **data)
+{
+    branches *d = *data = calloc(1, sizeof *d);
+    th_manual_seed(3);
+    th_module *m = th_module_new("Branches", .data = d, .forward = branches_forward, .free_data = free);
+    d->a = th_register_module(m, "a", th_nn_linear(6, 2));
+    d->b = th_register_module(m, "b", th_nn_linear(6, 2));
+    return m;
+}
+
+static void unused_parameter(int rank, int world)
+{
+    join();
+    branches *d;
+    th_module *m = two_branches(&d);
+    th_ddp *ddp = th_ddp_new(m);
+    TH_SCOPE();
+    backward(forward(ddp, m, rows(rank, 2)));
+    RANK_CHECK(th_ddp_pre_forward(ddp) == TH_ERR_RUNTIME);
+    RANK_CHECK(strstr(th_error_message(), "b.weight, b.bias") && !strstr(th_error_message(), "a.weight"));
+    RANK_CHECK(strstr(th_error_message(), "find_unused_parameters"));
+    th_error_clear();
+    d->use_b = true; /* the group and the reducer have survived */
+    th_module_zero_grad(m);
+    backward(forward(ddp, m, rows(rank, 2)));
+    RANK_CHECK(same_on_all_ranks(th_grad(th_module_parameter(m, "b.weight"))));
+    th_ddp_free(ddp);
+
+    ddp = th_ddp_new(m, .find_unused_parameters = true);
+    d->use_b = false; /* nobody uses b: its gradient stays absent */
+    th_module_zero_grad(m);
+    for (int i = 0; i < 2; i++) backward(forward(ddp, m, rows(rank, 2)));
+    RANK_CHECK(!th_has_grad(th_module_parameter(m, "b.weight")));
+    th_module_zero_grad(m);
+    d->use_b = rank == 0; /* only rank 0 uses b: everybody gets a part of its gradient */
+    backward(forward(ddp, m, rows(0, 2)));
+    th_tensor *grad = th_grad(th_module_parameter(m, "b.weight"));
+    RANK_CHECK(grad && same_on_all_ranks(grad));
+    if (rank == 0) {
+        th_tensor *averaged = th_clone(grad);
+        th_module_zero_grad(m);
+        th_ddp_set_require_sync(ddp, false);
+        backward(forward(ddp, m, rows(0, 2)));
+        RANK_CHECK(th_allclose(th_div_scalar(th_grad(th_module_parameter(m, "b.weight")), TH_S((double)world)), averaged));
+    }
+    th_ddp_free(ddp);
+    th_module_free(m);
+    leave();
+}
+
+static th_tensor *twice_forward(th_module *self, th_tensor *x)
+{
+    branches *d = th_module_data(self);
+    return th_forward(d->a, th_forward(d->a, x));
+}
+
+static void shared_and_static(int rank, int world)
+{
+    join();
+    TH_SCOPE();
+    branches *d = calloc(1, sizeof *d);
+    th_manual_seed(4);
+    th_module *m = th_module_new("Twice", .data = d, .forward = twice_forward, .free_data = free);
+    d->a = th_register_module(m, "a", th_nn_linear(6, 6));
+    th_register_module(m, "unused", th_nn_linear(2, 2));
+    th_register_parameter(m, "alias", th_module_parameter(m, "a.weight")); /* counted once */
+    th_ddp *ddp = th_ddp_new(m, .static_graph = true);
+    for (int i = 0; i < 3; i++) {
+        th_module_zero_grad(m);
+        backward(forward(ddp, m, rows(rank * 2, 2)));
+        th_tensor *averaged = th_clone(th_grad(th_module_parameter(m, "a.weight")));
+        RANK_CHECK(same_on_all_ranks(averaged) && !th_has_grad(th_module_parameter(m, "unused.weight")));
+        th_tensor *sum = th_zeros_like(averaged);
+        th_ddp_set_require_sync(ddp, false);
+        for (int r = 0; r < world; r++) {
+            th_module_zero_grad(m);
+            backward(th_forward(m, rows(r * 2, 2)));
+            th_add_(sum, th_grad(th_module_parameter(m, "a.weight")));
+        }
+        th_ddp_set_require_sync(ddp, true);
+        RANK_CHECK(th_allclose(th_div_scalar(sum, TH_S((double)world)), averaged, .atol = 1e-6));
+    }
+    th_ddp_free(ddp);
+    th_module_free(m);
+    leave();
+}
+
+/* ---------------------------------------------------------------- no_sync, hooks, buffers */
+
+static void no_sync(int rank, int world)
+{
+    join();
+    for (int spelling = 0; spelling < 2; spelling++) { /* around forward and backward; around backward alone */
+        TH_SCOPE();
+        th_module *m = mlp(7), *one = mlp(7);
+        th_ddp *ddp = th_ddp_new(m);
+        for (int k = 0; k < 4; k++) {
+            int64_t before = th_ddp_get_stats(ddp).all_reduces;
+            if (k < 3 && spelling == 0) th_ddp_set_require_sync(ddp, false);
+            th_tensor *out = forward(ddp, m, rows(k * world * 2 + rank * 2, 2));
+            if (k < 3) th_ddp_set_require_sync(ddp, false);
+            backward(out);
+            th_ddp_set_require_sync(ddp, true);
+            RANK_CHECK(th_ddp_get_stats(ddp).all_reduces - before == (k == 3));
+            backward(th_forward(one, rows(k * world * 2, world * 2)));
+        }
+        th_tensors p = th_parameters(m), q = th_parameters(one);
+        for (size_t i = 0; i < p.size; i++) RANK_CHECK(th_allclose(th_grad(p.data[i]), th_grad(q.data[i]), .atol = 1e-6));
+        th_ddp_free(ddp);
+        th_module_free(m);
+        th_module_free(one);
+    }
+    leave();
+}
+
+static th_status failing_hook(th_grad_bucket *bucket, void *user)
+{
+    (void)bucket;
+    ++*(int *)user;
+    return th_error_set(TH_ERR_CALLBACK, "the hook refuses");
+}
+
+static void comm_hooks(int rank, int world)
+{
+    join();
+    const th_comm_hook hooks[] = {th_ddp_allreduce_hook, th_ddp_fp16_compress_hook, th_ddp_bf16_compress_hook};
+    const double tolerance[] = {1e-6, 2e-3, 2e-2};
+    for (int h = 0; h < 3; h++) {
+        TH_SCOPE();
+        th_module *m = mlp(9), *one = mlp(9);
+        th_ddp *ddp = th_ddp_new(m, .bucket_cap_mb = 0.0005, .gradient_as_bucket_view = h == 1);
+        RANK_CHECK(th_ddp_register_comm_hook(ddp, hooks[h], NULL) == TH_OK);
+        for (int i = 0; i < 2; i++) {
+            th_module_zero_grad(m);
+            th_module_zero_grad(one);
+            backward(forward(ddp, m, rows(rank * 4, 4)));
+            backward(th_forward(one, rows(0, world * 4)));
+        }
+        th_tensors p = th_parameters(m), q = th_parameters(one);
+        for (size_t i = 0; i < p.size; i++) {
+            RANK_CHECK(same_on_all_ranks(th_grad(p.data[i])));
+            RANK_CHECK(th_allclose(th_grad(p.data[i]), th_grad(q.data[i]), .rtol = tolerance[h], .atol = tolerance[h]));
+        }
+        RANK_CHECK(th_ddp_register_comm_hook(ddp, hooks[h], NULL) == TH_ERR_RUNTIME);
+        th_error_clear();
+        th_ddp_free(ddp);
+        th_module_free(m);
+        th_module_free(one);
+    }
+    TH_SCOPE();
+    int calls = 0;
+    th_module *m = mlp(9);
+    th_ddp *ddp = th_ddp_new(m);
+    th_ddp_register_comm_hook(ddp, failing_hook, &calls);
+    RANK_CHECK(th_backward(th_sum(forward(ddp, m, rows(0, 2)))) == TH_ERR_CALLBACK && calls == 1);
+    RANK_CHECK(strstr(th_error_message(), "the hook refuses"));
+    th_error_clear();
+    th_ddp_free(ddp);
+    th_module_free(m);
+    leave();
+}
+
+static void half_gradients(int rank, int world)
+{
+    join();
+    const th_dtype dtypes[] = {TH_BFLOAT16, TH_FLOAT64, TH_COMPLEX64};
+    for (int d = 0; d < 3; d++) {
+        TH_SCOPE();
+        branches *data = calloc(1, sizeof *data);
+        th_module *m = th_module_new("Weight", .data = data, .forward = branches_forward, .free_data = free);
+        th_tensor *w = th_register_parameter(m, "w", th_full(TH_INTS(5), TH_S(1.0), .dtype = dtypes[d]));
+        th_requires_grad_(w, true);
+        th_ddp *ddp = th_ddp_new(m);
+        RANK_CHECK(ddp != NULL);
+        th_tensor *product = th_mul_scalar(w, TH_S(rank + 1.0));
+        if (dtypes[d] == TH_COMPLEX64) product = th_real(product);
+        RANK_CHECK(th_backward(th_sum(product)) == TH_OK);
+        th_tensor *grad = th_grad(w);
+        RANK_CHECK(th_dtype_of(grad) == dtypes[d]);
+        if (dtypes[d] == TH_COMPLEX64) grad = th_real(grad);
+        RANK_CHECK(fabs(th_item(th_to_dtype(th_select_int(grad, 0, 4), TH_FLOAT64)) - (world + 1) / 2.0) < 1e-2);
+        th_ddp_free(ddp);
+        th_module_free(m);
+    }
+    leave();
+}
+
+static void buffers(int rank, int world)
+{
+    join();
+    TH_SCOPE();
+    th_manual_seed(5);
+    th_module *m = th_nn_sequential(th_nn_linear(6, 4), th_nn_batch_norm1d(4));
+    th_ddp *ddp = th_ddp_new(m);
+    for (int i = 0; i < 3; i++) {
+        backward(forward(ddp, m, rows(i * 64 + rank * 8, 8)));
+        sgd(m, 0.1);
+        RANK_CHECK(same_on_all_ranks(th_module_buffer(m, "1.running_mean")));
+    }
+    RANK_CHECK(module_same(m));
+    /* two forwards, one backward */
+    th_tensor *both = th_add(forward(ddp, m, rows(rank, 8)), forward(ddp, m, rows(rank + 50, 8)));
+    backward(both);
+    RANK_CHECK(module_same(m));
+    /* a buffer replaced by another tensor is followed */
+    RANK_CHECK(th_module_set_tensor(m, "1.running_mean", th_full(TH_INTS(4), TH_S(rank + 5.0))) == TH_OK);
+    RANK_CHECK(th_ddp_sync_buffers(ddp) == TH_OK);
+    RANK_CHECK(th_item(th_mean(th_module_buffer(m, "1.running_mean"))) == 5.0);
+    /* forwards without a backward may differ between ranks */
+    if (rank == 0) {
+        TH_NO_GRAD();
+        th_eval(m);
+        forward(ddp, m, rows(0, 4));
+        th_train(m, true);
+    }
+    backward(forward(ddp, m, rows(rank, 8)));
+    th_ddp_free(ddp);
+    th_module_free(m);
+    (void)world;
+    leave();
+}
+
+/* ---------------------------------------------------------------- several models, different modules */
+
+static void several_models(int rank, int world)
+{
+    join();
+    TH_SCOPE();
+    th_module *g = mlp(1), *c = th_nn_linear(3, 1);
+    th_ddp *dg = th_ddp_new(g), *dc = th_ddp_new(c);
+    for (int i = 0; i < 2; i++) {
+        backward(forward(dc, c, forward(dg, g, rows(rank, 4))));
+        RANK_CHECK(same_on_all_ranks(th_grad(th_module_parameter(g, "0.weight"))));
+        RANK_CHECK(same_on_all_ranks(th_grad(th_module_parameter(c, "weight"))));
+        backward(forward(dc, c, th_detach(forward(dg, g, rows(rank, 4)))));
+    }
+    RANK_CHECK(th_ddp_get_stats(dg).synced_backwards == 2 && th_ddp_get_stats(dc).synced_backwards == 4);
+    th_ddp_free(dg);
+    th_ddp_free(dc);
+    th_module_free(g);
+    th_module_free(c);
+    (void)world;
+    leave();
+}
+
+static void expect_difference(th_module *m, const char *a, const char *b)
+{
+    double start = ranks_now();
+    th_ddp *ddp = th_ddp_new(m);
+    RANK_CHECK(ddp == NULL && th_error() == TH_ERR_DISTRIBUTED);
+    if (!strstr(th_error_message(), a) || !strstr(th_error_message(), b)) fprintf(stderr, "%s\n", th_error_message());
+    RANK_CHECK(strstr(th_error_message(), a) && strstr(th_error_message(), b));
+    RANK_CHECK(ranks_now() - start < 2);
+    th_error_clear();
+    th_module_free(m);
+}
+
+static void different_modules(int rank, int world)
+{
+    (void)world;
+    join();
+    TH_SCOPE();
+    expect_difference(rank ? th_nn_sequential(th_nn_linear(2, 3), th_nn_linear(3, 1)) : th_nn_sequential(th_nn_linear(2, 3)),
+                      "nothing", "'1.weight' float32 [1, 3] trainable");
+    expect_difference(rank ? th_nn_sequential(th_nn_linear(2, 3), th_nn_linear(3, 2)) : th_nn_sequential(th_nn_linear(3, 2), th_nn_linear(2, 3)),
+                      "'0.weight' float32 [2, 3]", "'0.weight' float32 [3, 2]");
+    th_module *m = th_nn_linear(2, 3);
+    if (rank) th_requires_grad_(th_module_parameter(m, "bias"), false);
+    expect_difference(m, "'bias' float32 [3] trainable", "'bias' float32 [3] frozen");
+    m = th_nn_linear(2, 2);
+    th_module_requires_grad_(m, false);
+    RANK_CHECK(th_ddp_new(m) == NULL && th_error_clear() == TH_ERR_RUNTIME);
+    th_module_free(m);
+    leave();
+}
+
+/* ---------------------------------------------------------------- joins */
+
+static void joining(int rank, int world)
+{
+    join();
+    for (int shape = 0; shape < 3; shape++) {
+        th_module *m = mlp((uint64_t)rank);
+        th_ddp *ddp = th_ddp_new(m, .bucket_cap_mb = 0.0005, .find_unused_parameters = shape == 2);
+        int steps = shape == 0 ? 2 + rank : 4 - rank; /* rank 0 ends first, then last */
+        for (int epoch = 0; epoch < 2; epoch++) {
+            for (int i = 0; i < steps; i++) {
+                TH_SCOPE();
+                backward(forward(ddp, m, rows(i * 8 + rank, 4)));
+                sgd(m, 0.1);
+            }
+            RANK_CHECK(th_ddp_join(&ddp, 1) == TH_OK);
+            RANK_CHECK(module_same(m));
+        }
+        th_ddp_free(ddp);
+        th_module_free(m);
+    }
+    /* another collective of a rank that still runs cannot be mirrored: all get an error */
+    th_module *m = mlp(0);
+    th_ddp *ddp = th_ddp_new(m);
+    th_status status = rank == 0 ? th_ddp_join(&ddp, 1) : th_dist_barrier(NULL);
+    RANK_CHECK(status == TH_ERR_DISTRIBUTED && strstr(th_error_message(), "data has ended") && strstr(th_error_message(), "barrier"));
+    th_error_clear();
+    th_ddp_free(ddp);
+    th_module_free(m);
+    (void)world;
+    leave();
+}
+
+/* One rank leaves the loop early and goes on to something else: an error on all ranks, nothing is summed. */
+static void one_step_more(int rank, int world)
+{
+    (void)world;
+    join();
+    th_module *m = mlp(0);
+    th_ddp *ddp = th_ddp_new(m);
+    for (int i = 0; i < (rank == 0 ? 3 : 2); i++) {
+        TH_SCOPE();
+        th_module_zero_grad(m);
+        th_tensor *out = forward(ddp, m, rows(rank, 4));
+        th_status status = th_backward(th_mean(out));
+        RANK_CHECK(status == (i == 2 ? TH_ERR_DISTRIBUTED : TH_OK));
+    }
+    if (rank != 0) RANK_CHECK(th_dist_barrier(NULL) == TH_ERR_DISTRIBUTED);
+    RANK_CHECK(strstr(th_error_message(), "DDP backward") && strstr(th_error_message(), "barrier"));
+    th_error_clear();
+    th_ddp_free(ddp);
+    th_module_free(m);
+    leave();
+}
+
+static void world_of_one(int rank, int world)
+{
+    (void)rank;
+    (void)world;
+    TH_SCOPE();
+    th_module *m = mlp(0); /* without a process group */
+    th_ddp *ddp = th_ddp_new(m);
+    RANK_CHECK(ddp != NULL);
+    backward(forward(ddp, m, rows(0, 4)));
+    RANK_CHECK(th_ddp_get_stats(ddp).all_reduces == 0 && th_ddp_join(&ddp, 1) == TH_OK);
+    th_ddp_free(ddp);
+    RANK_CHECK(th_dist_init_process_group(.world_size = 1, .rank = 0, .timeout = 5) == TH_OK);
+    ddp = th_ddp_new(m);
+    backward(forward(ddp, m, rows(0, 4)));
+    th_ddp_free(ddp);
+    th_module_free(m);
+    leave();
+}
+
+static const ranks_case cases[] = {
+    {"equals", equals_one_process}, {"buckets", buckets}, {"unused", unused_parameter}, {"shared", shared_and_static},
+    {"no_sync", no_sync}, {"hooks", comm_hooks}, {"half", half_gradients}, {"buffers", buffers}, {"models", several_models},
+    {"modules", different_modules}, {"joining", joining}, {"step_more", one_step_more}, {"one", world_of_one}};
+
+static void run(const char *name, int world)
+{
+    ranks_result r;
+    ranks_run(name, world, 60, &r);
+    if (!r.ok) ranks_show(&r, world);
+    assert_true(r.ok);
+}
+
+#define CASE(name) static void test_##name(void **state) { (void)state; run(#name, 2); }
+CASE(buckets)
+CASE(unused)
+CASE(shared)
+CASE(no_sync)
+CASE(hooks)
+CASE(half)
+CASE(buffers)
+CASE(models)
+CASE(modules)
+CASE(step_more)
+static void test_one(void **state) { (void)state; run("one", 1); }
+static void test_equals(void **state) { (void)state; run("equals", 2); run("equals", 3); }
+static void test_joining(void **state) { (void)state; run("joining", 2); run("joining", 3); }
+
+int main(void)
+{
+    ranks_main(cases, sizeof cases / sizeof *cases);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_equals), cmocka_unit_test(test_buckets), cmocka_unit_test(test_unused), cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_no_sync), cmocka_unit_test(test_hooks), cmocka_unit_test(test_half), cmocka_unit_test(test_buffers),
+        cmocka_unit_test(test_models), cmocka_unit_test(test_modules), cmocka_unit_test(test_joining),
+        cmocka_unit_test(test_step_more), cmocka_unit_test(test_one)};
+    return cmocka_run_group_tests_name("dist_ddp", tests, NULL, NULL);
+}
