@@ -27,7 +27,7 @@ static th_tensor *position_table(th_device device)
 static th_tensor *embed(struct transformer *net, th_tensor *words)
 {
     th_tensor *x = th_mul_scalar(th_forward(net->embedding, words), TH_S(sqrt(WIDTH)));
-    th_tensor *positions = th_slice_tensor(net->positions, 1, TH_INT(0), TH_INT(th_size(words, 1)));
+    th_tensor *positions = th_slice(net->positions, 1, TH_INT(0), TH_INT(th_size(words, 1)));
     return th_forward(net->dropout, th_add(x, positions));
 }
 

@@ -8,7 +8,7 @@ static th_module *model_new(double value)
 {
     th_module *model = th_nn_linear(2, 2);
     TH_NO_GRAD();
-    th_fill__scalar(th_module_parameter(model, "weight"), TH_S(value));
+    th_fill_scalar_(th_module_parameter(model, "weight"), TH_S(value));
     return model;
 }
 

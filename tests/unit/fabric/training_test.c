@@ -93,7 +93,7 @@ static th_module *linear_with_gradient(void)
 {
     th_module *model = th_nn_linear(32, 2, .bias = false);
     TH_NO_GRAD();
-    th_fill__scalar(th_module_parameter(model, "weight"), TH_S(0.01));
+    th_fill_scalar_(th_module_parameter(model, "weight"), TH_S(0.01));
     return model;
 }
 
