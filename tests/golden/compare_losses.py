@@ -1,6 +1,8 @@
 """Runs a C example beside a Python script and compares their losses bit for bit. Exit code 77 means: cannot be compared here.
 
     compare_losses.py PYTHON SCRIPT PROGRAM STEPS [--data PATH] [--precision NAME]
+
+"--data generated" makes a text for the language model, where WikiText-2 is not at hand.
 """
 import os
 import subprocess
@@ -15,11 +17,29 @@ if check.returncode != 0:
     print(f"skipped: {python} has no torch")
     sys.exit(77)
 
-environment = dict(os.environ, OMP_NUM_THREADS="1")
-expected = subprocess.Popen(
-    [python, script, "--steps", steps, "--threads", "1", *extra], stdout=subprocess.PIPE, text=True, env=environment
-)
+environment = dict(os.environ, OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
+
+
+def write_text(path, words=200_000, vocabulary=6000):
+    """Words of a fixed sequence, rare ones less often, in lines of different lengths."""
+    state, line = 1, []
+    with open(path, "w") as f:
+        for _ in range(words):
+            state = (6364136223846793005 * state + 1442695040888963407) % 2**64
+            line.append(f"w{int(vocabulary * ((state >> 11) / 2**53) ** 3)}")
+            if state >> 59 == 0:
+                f.write(" " + " ".join(line) + " \n")
+                line = []
+        f.write(" ".join(line))
+
+
 with tempfile.TemporaryDirectory() as folder:
+    if "generated" in extra:
+        extra[extra.index("generated")] = os.path.join(folder, "text")
+        write_text(os.path.join(folder, "text"))
+    expected = subprocess.Popen(
+        [python, script, "--steps", steps, "--threads", "1", *extra], stdout=subprocess.PIPE, text=True, env=environment
+    )
     path = os.path.join(folder, "losses")
     command = [program, "--epochs", "1", "--limit-batches", steps, "--threads", "1", "--log-losses", path, *extra]
     ours = subprocess.run(command, stdout=subprocess.DEVNULL, env=environment)
