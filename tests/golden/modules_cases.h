@@ -3,7 +3,7 @@
  * Inputs, separated by blanks: f:2,3 normal floats that need a gradient; u:2,3 uniform in [0, 1) likewise; n:2,3 normal floats without
  * gradient; i9:2,3 integers below 9; m:2,3 bools, the first column false; r:2,3 bools, true in
  * the last i columns of row i; c:4 / cb:4 the causal mask as floats / bools; - absent.
- * Modes: train, or eval (no gradients). */
+ * Modes: train; eval (no gradients); empty: made inside an empty init, only the numbers drawn and the sizes are compared. */
 CASE("linear", "f:4,5", "train", th_nn_linear(5, 3))
 CASE("linear_no_bias", "f:4,5", "train", th_nn_linear(5, 3, .bias = false))
 CASE("linear_double", "f64:2,5", "train", th_nn_linear(5, 3, .dtype = TH_FLOAT64))
@@ -160,6 +160,13 @@ CASE("bce_loss", "u:3,4 u:3,4", "train", th_nn_bce_loss())
 CASE("bce_with_logits_loss", "f:3,4 u:3,4", "train", th_nn_bce_with_logits_loss(.pos_weight = th_rand(TH_INTS(4))))
 CASE("kl_div_loss", "f:3,4 u:3,4", "train", th_nn_kl_div_loss("batchmean"))
 CASE("kl_div_loss_log", "f:3,4 n:3,4", "train", th_nn_kl_div_loss("mean", .log_target = true))
+CASE("empty_linear", "-", "empty", th_nn_linear(5, 3))
+CASE("empty_conv2d", "-", "empty", th_nn_conv2d(3, 6, TH_INTS(3)))
+CASE("empty_embedding", "-", "empty", th_nn_embedding(9, 5, .padding_idx = TH_INT(0)))
+CASE("empty_lstm", "-", "empty", th_nn_lstm(4, 6, 2))
+CASE("empty_batch_norm", "-", "empty", th_nn_batch_norm2d(3))
+CASE("empty_mha", "-", "empty", th_nn_multihead_attention(8, 2, .add_bias_kv = true))
+CASE("empty_transformer", "-", "empty", th_nn_transformer(8, 2, 1, 1, 16))
 
 /* Initialisers: INIT(name, sizes, expression on t), as cases with the mode init. */
 INIT("uniform_", "7,5", th_nn_init_uniform_(t, -0.5, 0.25))

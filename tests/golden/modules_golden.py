@@ -10,6 +10,7 @@ import zlib
 try:
     import torch
     from torch import nn
+    from torch.overrides import TorchFunctionMode
 except ImportError:
     print("skipped: no torch in this Python")
     sys.exit(77)
@@ -135,6 +136,13 @@ MODULES = {
     "encoder_eval_no_nested": lambda: nn.TransformerEncoder(ENC(8, 2, 16, batch_first=True), 2, enable_nested_tensor=False),
     "encoder_eval_causal": lambda: nn.TransformerEncoder(ENC(8, 2, 16, batch_first=True, activation="gelu"), 2),
     "encoder_eval_seq_first": lambda: nn.TransformerEncoder(ENC(8, 2, 16), 2),
+    "empty_linear": lambda: nn.Linear(5, 3),
+    "empty_conv2d": lambda: nn.Conv2d(3, 6, 3),
+    "empty_embedding": lambda: nn.Embedding(9, 5, padding_idx=0),
+    "empty_lstm": lambda: nn.LSTM(4, 6, 2),
+    "empty_batch_norm": lambda: nn.BatchNorm2d(3),
+    "empty_mha": lambda: nn.MultiheadAttention(8, 2, add_bias_kv=True),
+    "empty_transformer": lambda: nn.Transformer(8, 2, 1, 1, 16),
     "mse_loss": lambda: nn.MSELoss(),
     "l1_loss": lambda: nn.L1Loss(reduction="sum"),
     "smooth_l1_loss": lambda: nn.SmoothL1Loss(beta=0.5),
@@ -177,6 +185,16 @@ CALL = {
     "mha_eval_mask": {"need_weights": False},
     "mha_eval_slow": {"need_weights": False},
 }
+
+
+class EmptyInit(TorchFunctionMode):
+    """What Lightning Fabric's empty_init does: functions that torch.nn.init announces return their tensor as it is."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if getattr(func, "__module__", None) == "torch.nn.init":
+            return kwargs["tensor"] if "tensor" in kwargs else args[0]
+        return func(*args, **kwargs)
 
 
 def as_bytes(tensor):
@@ -242,6 +260,10 @@ def run_case(header):
     if mode == "init":
         result = INITS[name](torch.zeros([int(n) for n in specs.split(",")]))
         return lines + [line("out", 0, result), "rng " + as_bytes(torch.rand(1, dtype=torch.float64))]
+    if mode == "empty":
+        with EmptyInit():
+            module = MODULES[name]()
+        return lines + ["repr " + repr(module).replace("\n", "\\n"), "rng " + as_bytes(torch.rand(1, dtype=torch.float64))]
     module = MODULES[name]()
     lines += [line("state", key, value) for key, value in module.state_dict().items()]
     lines.append("repr " + repr(module).replace("\n", "\\n"))
