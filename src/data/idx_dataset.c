@@ -1,9 +1,9 @@
 /* data/idx_dataset.c: images and labels in the MNIST format as a dataset; th_idx_read.
  *
- * A batch is made in one pass: bytes are looked up in a table of the 256 possible results, computed once with the float32
- * operations ToTensor and Normalize do (x / 255, then - mean, then / std), so the bits are theirs. */
+ * A batch is made in one pass over the bytes of its images, straight into the memory of its tensor. */
 #include "data/idx_file.h"
 #include "data/objects.h"
+#include "data/pixels.h"
 #include "data/tensors.h"
 
 #include <stdlib.h>
@@ -16,27 +16,11 @@ typedef struct idx_dataset {
     bool has_labels, raw;
     int64_t shape[TH__IDX_MAX_DIMS]; /* of one sample: channels, height, width */
     size_t pixels;                   /* per sample */
-    size_t plane;                    /* pixels per table: a channel, or the whole sample when all channels share one */
-    float (*tables)[256];
+    size_t plane;                    /* pixels that are normalised alike: a channel, or the whole sample */
+    th__pixels *channels;
 } idx_dataset;
 
 static int64_t idx_len(void *self) { return ((idx_dataset *)self)->images.sizes[0]; }
-
-/* Eight pixels per load; the background of most images is runs of zeros. */
-static void convert(const uint8_t *restrict from, float *restrict to, size_t n, const float *restrict table)
-{
-    size_t i = 0;
-    for (; i + 8 <= n; i += 8) {
-        uint64_t eight;
-        memcpy(&eight, from + i, sizeof eight);
-        if (eight == 0) {
-            for (size_t k = 0; k < 8; k++) to[i + k] = table[0];
-        } else {
-            for (size_t k = 0; k < 8; k++) to[i + k] = table[from[i + k]];
-        }
-    }
-    for (; i < n; i++) to[i] = table[from[i]];
-}
 
 /* Rows are read in random order: ask for the next one while this one is converted. */
 static void expect_image(const idx_dataset *set, int64_t index)
@@ -58,7 +42,7 @@ static void copy_image(const idx_dataset *set, int64_t index, void *target, size
     }
     float *to = (float *)target + row * set->pixels;
     for (size_t done = 0, channel = 0; done < set->pixels; done += set->plane, channel++)
-        convert(from + done, to + done, set->plane, set->tables[channel]);
+        th__pixels_convert(&set->channels[channel], from + done, to + done, set->plane);
 }
 
 static th_status idx_get_batch(void *self, const int64_t *indices, size_t n, th_sample *batch)
@@ -88,7 +72,7 @@ static void idx_free(void *self)
     idx_dataset *set = self;
     th__idx_free(&set->images);
     th__idx_free(&set->labels);
-    free(set->tables);
+    free(set->channels);
     free(set);
 }
 
@@ -152,21 +136,15 @@ static th_status check_normalisation(const struct th_dataset_idx_args *args, siz
     return TH_OK;
 }
 
-static th_status make_tables(idx_dataset *set, const struct th_dataset_idx_args *args)
+static th_status set_normalisation(idx_dataset *set, const struct th_dataset_idx_args *args)
 {
     size_t count = args->mean.data != NULL ? args->mean.size : 1;
     set->plane = count == 1 ? set->pixels : set->pixels / count;
     if (set->raw) return TH_OK;
-    if ((set->tables = th__calloc(count, sizeof *set->tables)) == NULL) return th__pending();
-    for (size_t channel = 0; channel < count; channel++) {
-        for (int value = 0; value < 256; value++) {
-            float x = (float)value / 255.0f;
-            if (args->mean.data != NULL) {
-                x = x - (float)args->mean.data[channel];
-                x = x / (float)args->std.data[channel];
-            }
-            set->tables[channel][value] = x;
-        }
+    if ((set->channels = th__calloc(count, sizeof *set->channels)) == NULL) return th__pending();
+    for (size_t i = 0; i < count; i++) {
+        bool given = args->mean.data != NULL;
+        th__pixels_init(&set->channels[i], given ? args->mean.data[i] : 0, given ? args->std.data[i] : 1);
     }
     return TH_OK;
 }
@@ -182,7 +160,7 @@ th_dataset *th_dataset_idx_call(struct th_dataset_idx_args args)
         set_shape(set);
         status = check_normalisation(&args, (size_t)set->shape[0]);
     }
-    if (status == TH_OK) status = make_tables(set, &args);
+    if (status == TH_OK) status = set_normalisation(set, &args);
     return th_dataset_new(&idx_ops, set); /* frees `set` when an error is pending */
 }
 

@@ -2,6 +2,8 @@
  * this program. Skipped where there is no Python with the same torch. */
 #include "helpers.h"
 
+#include "data/pixels.h"
+
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -308,6 +310,25 @@ static void test_pixels(void **state)
     unlink(path);
 }
 
+/* Computing and looking up give the same bits, at every length and alignment. */
+static void test_both_conversions(void **state)
+{
+    (void)state;
+    uint8_t from[320];
+    float computed[320], looked_up[320];
+    for (int i = 0; i < 320; i++) from[i] = (uint8_t)(i < 40 ? 0 : i * 37);
+    for (size_t start = 0; start < 9; start++) {
+        for (size_t n = 0; n + start <= 320; n += 7) {
+            th__pixels how;
+            th__pixels_init(&how, 0.1307, 0.3081);
+            th__pixels_convert(&how, from + start, computed, n);
+            how.compute = false;
+            th__pixels_convert(&how, from + start, looked_up, n);
+            assert_memory_equal(computed, looked_up, n * sizeof *computed);
+        }
+    }
+}
+
 static int finish(void **state)
 {
     (void)state;
@@ -322,7 +343,7 @@ int main(void)
         cmocka_unit_test_teardown(test_samplers, no_leftovers), cmocka_unit_test_teardown(test_distributed, no_leftovers),
         cmocka_unit_test_teardown(test_wrapped, no_leftovers),  cmocka_unit_test_teardown(test_splits, no_leftovers),
         cmocka_unit_test_teardown(test_loaders, no_leftovers),  cmocka_unit_test_teardown(test_workers, no_leftovers),
-        cmocka_unit_test_teardown(test_pixels, no_leftovers),
+        cmocka_unit_test_teardown(test_pixels, no_leftovers),   cmocka_unit_test_teardown(test_both_conversions, no_leftovers),
     };
     return cmocka_run_group_tests_name("data.golden", tests, start, finish);
 }
