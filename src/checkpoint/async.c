@@ -50,6 +50,7 @@ th_status th__checkpoint_wait(void)
 static th_status start_locked(const char *path, th_value *state)
 {
     TH__TRY(finish_locked());
+    if (th__is_safetensors_path(path)) return th__checkpoint_write(path, state); /* small and flat: not worth a thread */
     TH__TRY(th__plan_make(&job.plan, state));
     th_status status = th__plan_snapshot(&job.plan);
     if (status == TH_OK && (job.path = th__strdup(path)) == NULL) status = th__pending();

@@ -7,10 +7,12 @@
 
 /* ---- one file in PyTorch's format. A path is replaced atomically: the old file is there until the new one is complete. */
 
-/* torch.save(state, path). `state` is any tree without TH_VALUE_OBJECT. Parent folders are created. */
+/* torch.save(state, path). `state` is any tree without TH_VALUE_OBJECT. Parent folders are created. A path that ends in ".safetensors"
+ * gets that format, which holds a flat dict of tensors only. */
 th_status th__checkpoint_write(const char *path, th_value *state);
 /* torch.load(path, map_location="cpu", weights_only=True). [owned] */
 th_value *th__checkpoint_read(const char *path);
+bool th__is_safetensors_path(const char *path);
 
 /* ---- states (fabric_save, fabric_load, fabric_load_raw): conversions between live objects and plain values */
 

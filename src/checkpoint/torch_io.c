@@ -9,9 +9,16 @@
 
 #include <string.h>
 
+bool th__is_safetensors_path(const char *path)
+{
+    size_t length = strlen(path), end = sizeof ".safetensors" - 1;
+    return length > end && strcmp(path + length - end, ".safetensors") == 0;
+}
+
 th_status th__checkpoint_write(const char *path, th_value *state)
 {
     TH__CHECK_PENDING();
+    if (th__is_safetensors_path(path)) return th_safetensors_save(state, path, NULL);
     th__plan plan;
     TH__TRY(th__plan_make(&plan, state));
     th_status status = th__plan_write_file(&plan, path);
@@ -45,7 +52,8 @@ th_value *th__checkpoint_read(const char *path)
     }
     if (th__source_open(&source, path) != TH_OK) return NULL;
     TH_SCOPE();
-    th_value *value = read_source(&source);
+    bool safetensors = th__is_safetensors_path(path) && th__looks_like_safetensors(&source);
+    th_value *value = safetensors ? th_safetensors_load(path) : read_source(&source);
     th__source_close(&source);
     return value;
 }

@@ -219,17 +219,31 @@ def golden(folder):
     torch.save({"x": Custom()}, os.path.join(folder, "python_custom.ckpt"))
 
 
+def flat():
+    """What safetensors_test.c writes too."""
+    out = {name: (torch.arange(6) % 2).reshape(2, 3).to(getattr(torch, name)) for name in
+           ["bool", "uint8", "int8", "int16", "float16", "bfloat16", "int32", "float32", "complex64", "float64", "int64"]}
+    out.update(scalar=torch.tensor(1.0), none=torch.zeros(0), rows=torch.zeros(2, 0))
+    return out
+
+
+def safetensors_golden(folder):
+    from safetensors.torch import save_file
+    save_file(flat(), os.path.join(folder, "reference.safetensors"), metadata={"format": "pt \"\u00e9\n\\"})
+
+
 def safetensors(folder):
+    """Reads DIR/*.safetensors with the reference library; x.safetensors must hold flat()."""
     try:
         from safetensors.torch import load_file
     except ImportError:
         sys.exit(77)
     for name in sorted(os.listdir(folder)):
         if name.endswith(".safetensors"):
-            print(name, {k: (v.dtype, tuple(v.shape)) for k, v in load_file(os.path.join(folder, name)).items()})
+            same(flat(), dict(sorted(load_file(os.path.join(folder, name)).items(), key=lambda kv: list(flat()).index(kv[0]))), name)
 
 
 if __name__ == "__main__":
     import warnings
     warnings.filterwarnings("ignore")
-    {"make": make, "compare": compare, "golden": golden, "safetensors": safetensors}[sys.argv[1]](sys.argv[2])
+    {"make": make, "compare": compare, "golden": golden, "safetensors": safetensors, "safetensors_golden": safetensors_golden}[sys.argv[1]](sys.argv[2])

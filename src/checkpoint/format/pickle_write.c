@@ -1,6 +1,8 @@
 /* checkpoint/format/pickle_write.c: opcodes for plain values, and the calls that rebuild a tensor. */
 #include "checkpoint/format/pickle_write.h"
 
+#include "checkpoint/format/text.h"
+
 #include <string.h>
 
 th_status th__pickle_op(th__pickler *pickler, char opcode) { return th__buffer_add(&pickler->out, &opcode, 1); }
@@ -49,23 +51,6 @@ th_status th__pickle_double(th__pickler *pickler, double v)
     return put(pickler, b, sizeof b);
 }
 
-/* Python refuses what is not UTF-8, so a file with it could be read by nobody. */
-static bool is_utf8(const unsigned char *p, size_t n)
-{
-    for (size_t i = 0; i < n;) {
-        size_t more = p[i] < 0x80 ? 0 : p[i] >= 0xc2 && p[i] < 0xe0 ? 1 : p[i] >= 0xe0 && p[i] < 0xf0 ? 2 : p[i] >= 0xf0 && p[i] < 0xf5 ? 3 : 9;
-        if (more == 9 || n - i - 1 < more) return false;
-        for (size_t k = 1; k <= more; k++)
-            if ((p[i + k] & 0xc0) != 0x80) return false;
-        if (p[i] == 0xe0 && p[i + 1] < 0xa0) return false;
-        if (p[i] == 0xed && p[i + 1] >= 0xa0) return false;
-        if (p[i] == 0xf0 && p[i + 1] < 0x90) return false;
-        if (p[i] == 0xf4 && p[i + 1] >= 0x90) return false;
-        i += more + 1;
-    }
-    return true;
-}
-
 static th_status put_text(th__pickler *pickler, const char *text, size_t size)
 {
     unsigned char head[5] = {'X'};
@@ -77,7 +62,8 @@ static th_status put_text(th__pickler *pickler, const char *text, size_t size)
 
 th_status th__pickle_text_n(th__pickler *pickler, const char *text, size_t size)
 {
-    if (!is_utf8((const unsigned char *)text, size)) return TH__FAIL(TH_ERR_VALUE, "the text '%.60s' is not UTF-8, so it cannot be saved", text);
+    /* Python refuses what is not UTF-8, so a file with it could be read by nobody. */
+    if (!th__is_utf8(text, size)) return TH__FAIL(TH_ERR_VALUE, "the text '%.60s' is not UTF-8, so it cannot be saved", text);
     return put_text(pickler, text, size);
 }
 
