@@ -1,68 +1,12 @@
 /* checkpoint/rebuild.c: tensors from torch._utils._rebuild_* calls. Every size, stride and offset is checked against the storage. */
+#include "checkpoint/format/tensor_layout.h"
 #include "checkpoint/from_nodes.h"
 #include <cfabric/autograd.h>
 #include <cfabric/scope.h>
 
-#include <string.h>
-
-enum { DIM_MAX = 64 };
-
-typedef struct layout {
-    int64_t sizes[DIM_MAX], strides[DIM_MAX], offset;
-    size_t dim;
-    bool empty;
-    uint64_t extent; /* one past the last element */
-} layout;
-
 static th_status bad_tensor(const th__loader *loader, const char *why)
 {
     return th__fail(TH_ERR_DATA, "th_load", "'%s': a tensor is described wrongly: %s", th__loader_path(loader), why);
-}
-
-/* A tuple of numbers, or torch.Size of one. */
-static bool read_ints(const th__node *node, int64_t *out, size_t *n)
-{
-    if (th__node_is_call(node, "torch.Size")) node = th__node_arg(node, 0);
-    if (node == NULL || (node->kind != TH__NODE_TUPLE && node->kind != TH__NODE_LIST) || node->count > DIM_MAX) return false;
-    for (size_t i = 0; i < node->count; i++)
-        if (!th__node_as_int(node->v.items[i], &out[i]) || out[i] < 0) return false;
-    *n = node->count;
-    return true;
-}
-
-static th_status read_layout(const th__loader *loader, const th__node *call, layout *out)
-{
-    size_t n_strides;
-    if (!th__node_as_int(th__node_arg(call, 1), &out->offset) || out->offset < 0) return bad_tensor(loader, "its offset");
-    if (!read_ints(th__node_arg(call, 2), out->sizes, &out->dim)) return bad_tensor(loader, "its sizes");
-    if (!read_ints(th__node_arg(call, 3), out->strides, &n_strides) || n_strides != out->dim) return bad_tensor(loader, "its strides");
-    int64_t last = out->offset, numel = 1;
-    for (size_t i = 0; i < out->dim; i++) out->empty |= out->sizes[i] == 0;
-    for (size_t i = 0; i < out->dim && !out->empty; i++) {
-        int64_t step;
-        if (__builtin_mul_overflow(out->sizes[i] - 1, out->strides[i], &step) || __builtin_add_overflow(last, step, &last) ||
-            __builtin_mul_overflow(numel, out->sizes[i], &numel) || numel > INT64_MAX / 32)
-            return bad_tensor(loader, "its sizes overflow");
-    }
-    out->extent = out->empty ? 0 : (uint64_t)last + 1;
-    return TH_OK;
-}
-
-/* _rebuild_tensor_v3 names the dtype; the older calls have the storage's. */
-static const th__dtype_info *dtype_of(const th__loader *loader, const th__node *call, const th__storage *storage)
-{
-    if (!th__node_is_call(call, "torch._utils._rebuild_tensor_v3")) {
-        if (storage->untyped) bad_tensor(loader, "an untyped storage without a dtype");
-        return storage->untyped ? NULL : storage->dtype;
-    }
-    const th__node *name = th__node_arg(call, 6);
-    const th__dtype_info *info = NULL;
-    if (name != NULL && name->kind == TH__NODE_GLOBAL && name->count > 6 && memcmp(name->v.text, "torch.", 6) == 0)
-        info = th__dtype_by_name(name->v.text + 6, name->count - 6);
-    char text[80];
-    if (info == NULL)
-        th__fail(TH_ERR_DATA, "th_load", "'%s': dtype '%s' is not supported", th__loader_path(loader), th__node_show(name, text, sizeof text));
-    return info;
 }
 
 static bool flag_of(const th__node *metadata, const char *name)
@@ -82,12 +26,16 @@ static th_tensor *apply_metadata(const th__node *call, th_tensor *tensor)
 
 static th_tensor *plain_tensor(th__loader *loader, const th__node *call)
 {
-    layout l = {0};
+    th__tensor_layout l;
     th__storage storage;
-    if (read_layout(loader, call, &l) != TH_OK) return NULL;
-    th_tensor *base = th__loader_storage(loader, th__node_arg(call, 0), &storage);
-    const th__dtype_info *dtype = base == NULL ? NULL : dtype_of(loader, call, &storage);
-    if (dtype == NULL) return NULL;
+    if (th__read_tensor_layout(call, &l, th__loader_path(loader)) != TH_OK) return NULL;
+    th_tensor *base = th__loader_storage(loader, l.storage, &storage);
+    if (base == NULL) return NULL;
+    const th__dtype_info *dtype = l.dtype != NULL ? l.dtype : storage.dtype;
+    if (l.dtype == NULL && storage.untyped) {
+        bad_tensor(loader, "an untyped storage without a dtype");
+        return NULL;
+    }
     if (l.extent > storage.nbytes / dtype->size) {
         bad_tensor(loader, "it reaches beyond its storage");
         return NULL;
@@ -101,7 +49,7 @@ static th_tensor *plain_tensor(th__loader *loader, const th__node *call)
         if (base == NULL) return NULL;
     }
     th_tensor *view = th_call("aten::as_strided", TH_A(base), TH_A_INTS(((th_ints){l.sizes, l.dim})), TH_A_INTS(((th_ints){l.strides, l.dim})),
-                              TH_A_INT(l.empty ? 0 : l.offset));
+                              TH_A_INT(l.numel == 0 ? 0 : l.offset));
     view = apply_metadata(call, view);
     th_tensor *own = view == NULL ? NULL : th_data(view); /* no view relation: it can become a parameter */
     if (own == NULL) return NULL;
@@ -125,9 +73,7 @@ bool th__is_tensor_call(const th__node *node)
 
 th_tensor *th__rebuild_tensor(th__loader *loader, th__node *call)
 {
-    if (th__node_is_call(call, "torch._utils._rebuild_tensor_v2") || th__node_is_call(call, "torch._utils._rebuild_tensor_v3") ||
-        th__node_is_call(call, "torch._utils._rebuild_tensor"))
-        return plain_tensor(loader, call);
+    if (th__is_plain_tensor_call(call)) return plain_tensor(loader, call);
     if (th__node_is_call(call, "torch._tensor._rebuild_from_type_v2")) { /* (function, class, arguments, state) */
         const th__node *class_of = th__node_arg(call, 1);
         th__node function = {.kind = TH__NODE_CALL};
@@ -142,7 +88,7 @@ th_tensor *th__rebuild_tensor(th__loader *loader, th__node *call)
         return NULL;
     }
     th__node *data = th__node_arg(call, 0); /* a parameter: (data, requires_grad, hooks) */
-    if (!th__is_tensor_call(data) || (!th__node_is_call(data, "torch._utils._rebuild_tensor_v2") && !th__node_is_call(data, "torch._utils._rebuild_tensor_v3"))) {
+    if (!th__is_plain_tensor_call(data)) {
         bad_tensor(loader, "a parameter without data");
         return NULL;
     }

@@ -19,6 +19,7 @@ extern const cli_command cli_commands[];
 
 int cli_run(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
+int cli_consolidate(int argc, char **argv);
 
 /* ---- options (options.c) */
 typedef struct cli_option {

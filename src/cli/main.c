@@ -10,6 +10,7 @@ static int supervise(int argc, char **argv) { return fabric__supervise_main(argc
 
 const cli_command cli_commands[] = {
     {"run", "Run a program on one or many processes.", cli_run},
+    {"consolidate", "Turn a sharded checkpoint into a single file.", cli_consolidate},
     {"doctor", "Show what cfabric finds on this machine.", cli_doctor},
     {"help", "Show this help, or that of a command.", cli_help},
     {"__supervise", NULL, supervise}, /* what fabric_launch() turns a program into */

@@ -164,4 +164,20 @@ th_status th__sink_patch(th__sink *sink, uint64_t at, const void *data, size_t s
     return th__atomic_pwrite(sink->file, data, size, (int64_t)at);
 }
 
+th_status th__sink_reserve(th__sink *sink, uint64_t size, uint64_t *at)
+{
+    TH__TRY(th__sink_flush(sink));
+    *at = sink->at;
+    sink->at += size;
+    if (size == 0) return TH_OK;
+    return th__atomic_pwrite(sink->file, "", 1, (int64_t)(sink->at - 1)); /* the file has its length, whatever is patched */
+}
+
+th_status th__sink_read_back(th__sink *sink, uint64_t at, void *out, size_t size)
+{
+    TH__TRY(th__sink_flush(sink));
+    th__source source = {.fd = sink->file->fd, .size = sink->at, .path = sink->file->path};
+    return th__source_read(&source, at, out, size);
+}
+
 void th__sink_free(th__sink *sink) { th__buffer_free(&sink->pending); }

@@ -49,6 +49,9 @@ th_status th__sink_write_crc(th__sink *sink, const void *data, uint64_t size, ui
 /* Overwrites bytes that were written before. */
 th_status th__sink_patch(th__sink *sink, uint64_t at, const void *data, size_t size);
 th_status th__sink_flush(th__sink *sink);
+/* Leaves room to be patched; `*at` is where it begins. And reads back what was written. */
+th_status th__sink_reserve(th__sink *sink, uint64_t size, uint64_t *at);
+th_status th__sink_read_back(th__sink *sink, uint64_t at, void *out, size_t size);
 void th__sink_free(th__sink *sink);
 
 /* ---------------------------------------------------------------- CRC-32 (zip's) */
