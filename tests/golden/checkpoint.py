@@ -4,6 +4,7 @@
     checkpoint.py compare DIR   DIR/x.pt was read by cfabric and written as DIR/x.pt.again: both must hold the same
     checkpoint.py golden DIR    writes the few small files that are kept in the repository
     checkpoint.py safetensors DIR   reads DIR/*.safetensors, if the safetensors package is there
+    checkpoint.py sharded_write|sharded_read|sharded_consolidated DIR   distributed checkpoints (PyTorch 2.3 and later)
 Exits with 77 when torch is missing."""
 import io, os, sys, zipfile
 from collections import OrderedDict, Counter
@@ -243,7 +244,62 @@ def safetensors(folder):
             same(flat(), dict(sorted(load_file(os.path.join(folder, name)).items(), key=lambda kv: list(flat()).index(kv[0]))), name)
 
 
+def sharded_state():
+    """What sharded_test.c writes as two ranks."""
+    return {"model": {"layer.weight": torch.arange(20.0).reshape(5, 4), "layer.bias": torch.arange(7).to(torch.bfloat16),
+                      "grid": torch.arange(24).reshape(4, 6), "empty": torch.zeros(0, 3)},
+            "optimizer": {"state": {"layer.weight": {"step": torch.tensor(5.0), "exp_avg": torch.arange(20.0).reshape(5, 4) * 2}},
+                          "param_groups": [{"lr": 0.1, "betas": (0.9, 0.999), "params": ["layer.weight", "layer.bias"]}]}}
+
+
+def sharded_extra():
+    base = torch.arange(4.0)
+    return {"epoch": 3, "name": "caf\u00e9", "rng": torch.arange(5).to(torch.uint8), "pair": [base, base[1:]]}
+
+
+def need_dcp():
+    try:
+        import torch.distributed.checkpoint.format_utils  # 2.3 and later
+    except ImportError:
+        sys.exit(77)
+
+
+def sharded_write(folder):
+    """Python's folder, for C to read and to consolidate."""
+    need_dcp()
+    import torch.distributed.checkpoint as dcp
+    dcp.save(sharded_state(), checkpoint_id=folder, no_dist=True)
+    torch.save(sharded_extra(), os.path.join(folder, "meta.pt"))
+
+
+def sharded_read(folder):
+    """C's folder through dcp.load into tensors of zeros, and through dcp_to_torch_save; then FOLDER.consolidated."""
+    need_dcp()
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+    wanted = sharded_state()
+    zeros = lambda v: torch.zeros_like(v) if isinstance(v, torch.Tensor) else {k: zeros(x) for k, x in v.items()} if isinstance(v, dict) else v
+    target = zeros(wanted)
+    target["optimizer"]["param_groups"][0]["lr"] = -1.0
+    dcp.load(target, checkpoint_id=folder, no_dist=True)
+    same(wanted, target, "dcp.load")
+    dcp_to_torch_save(folder, folder + ".torch")
+    by_key = lambda v: {k: by_key(v[k]) for k in sorted(v)} if isinstance(v, dict) else [by_key(x) for x in v] if isinstance(v, list) else v
+    same(by_key(wanted), by_key(torch.load(folder + ".torch", weights_only=False)), "dcp_to_torch_save")
+    sharded_consolidated(folder)
+
+
+def sharded_consolidated(folder):
+    by_key = lambda v: {k: by_key(v[k]) for k in sorted(v)} if isinstance(v, dict) else [by_key(x) for x in v] if isinstance(v, list) else v
+    both = dict(sharded_state(), **sharded_extra())
+    for mmap in (False, True):
+        again = torch.load(folder + ".consolidated", weights_only=True, mmap=mmap)
+        same(by_key(both), by_key(again), "consolidated")
+        assert again["pair"][1].data_ptr() == again["pair"][0].data_ptr() + 4
+
+
 if __name__ == "__main__":
     import warnings
     warnings.filterwarnings("ignore")
-    {"make": make, "compare": compare, "golden": golden, "safetensors": safetensors, "safetensors_golden": safetensors_golden}[sys.argv[1]](sys.argv[2])
+    {"make": make, "compare": compare, "golden": golden, "safetensors": safetensors, "safetensors_golden": safetensors_golden,
+     "sharded_write": sharded_write, "sharded_read": sharded_read, "sharded_consolidated": sharded_consolidated}[sys.argv[1]](sys.argv[2])

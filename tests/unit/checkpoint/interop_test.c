@@ -1,37 +1,5 @@
 /* interop_test.c: files that this machine's PyTorch writes are read, and what we write PyTorch reads. Skipped, with a word, without it. */
-#include "checkpoint_support.h"
-
-#include <sys/wait.h>
-
-/* The Python whose torch belongs to this build's libtorch, or any with torch. NULL if there is none. */
-static const char *find_python(void)
-{
-    static char found[512];
-    const char *const candidates[] = {getenv("CFABRIC_PYTHON"), TEST_SOURCE_DIR "/.venv/bin/python", "/usr/bin/python3"};
-    for (size_t i = 0; i < 3; i++) {
-        char command[700];
-        if (candidates[i] == NULL || access(candidates[i], X_OK) != 0) continue;
-        snprintf(command, sizeof command, "'%s' -c 'import torch' 2>/dev/null", candidates[i]);
-        if (system(command) != 0) continue;
-        snprintf(found, sizeof found, "%s", candidates[i]);
-        return found;
-    }
-    return NULL;
-}
-
-/* Runs the script; skips the test without Python. */
-static void run_script(const char *what, const char *folder)
-{
-    const char *python = find_python();
-    if (python == NULL) {
-        print_message("skipped: no Python with torch was found\n");
-        skip();
-    }
-    char command[1500];
-    snprintf(command, sizeof command, "timeout 100 '%s' '%s/tests/golden/checkpoint.py' %s '%s' >/dev/null", python, TEST_SOURCE_DIR, what, folder);
-    int status = system(command);
-    if (status != 0) fail_msg("checkpoint.py %s: exit status %d", what, WIFEXITED(status) ? WEXITSTATUS(status) : -1);
-}
+#include "checkpoint_python.h"
 
 static bool ends_with(const char *name, const char *end)
 {
