@@ -44,6 +44,8 @@ typedef struct th__dcp_index {
 /* Reads FOLDER/.metadata. Every item has all its chunks, which lie inside it, and the files named are plain names in the folder. On failure
  * there is nothing to free. */
 th_status th__dcp_read_index(th__dcp_index *index, const char *folder);
+/* The same from memory; `path` is for messages. */
+th_status th__dcp_parse_index(th__dcp_index *index, const void *data, size_t size, const char *path);
 void th__dcp_free_index(th__dcp_index *index);
 /* NULL if absent. */
 const th__dcp_item *th__dcp_find(const th__dcp_index *index, const char *fqn);

@@ -13,7 +13,7 @@
 
 typedef struct reading {
     th__dcp_index *index;
-    char *path;
+    const char *path;
 } reading;
 
 static th_status bad(const reading *r, const char *fqn, const char *why)
@@ -199,23 +199,28 @@ static th_status read_root(const reading *r, const th__node *root)
     return check_complete(r);
 }
 
-th_status th__dcp_read_index(th__dcp_index *index, const char *folder)
+th_status th__dcp_parse_index(th__dcp_index *index, const void *data, size_t size, const char *path)
 {
     TH__CHECK_PENDING();
     TH__TRY(th__dcp_new_index(index));
-    reading r = {.index = index, .path = th__path_join(folder, TH__DCP_INDEX)};
-    size_t size = 0;
-    char *data = r.path == NULL ? NULL : th__read_file(r.path, &size);
-    th__arena *scratch = data == NULL ? NULL : th__arena_new();
-    if (scratch != NULL) {
-        th__node *root = th__pickle_read(scratch, data, size, NULL, r.path);
-        if (root != NULL) read_root(&r, root);
-    }
+    reading r = {.index = index, .path = path};
+    th__arena *scratch = th__arena_new();
+    th__node *root = scratch == NULL ? NULL : th__pickle_read(scratch, data, size, NULL, path);
+    if (root != NULL) read_root(&r, root);
     th__arena_free(scratch);
-    free(data);
-    free(r.path);
     if (th__pending() != TH_OK) th__dcp_free_index(index);
     return th__pending();
+}
+
+th_status th__dcp_read_index(th__dcp_index *index, const char *folder)
+{
+    TH__CHECK_PENDING();
+    size_t size = 0;
+    char *path = th__path_join(folder, TH__DCP_INDEX), *data = path == NULL ? NULL : th__read_file(path, &size);
+    th_status status = data == NULL ? th__pending() : th__dcp_parse_index(index, data, size, path);
+    free(data);
+    free(path);
+    return status;
 }
 
 const th__dcp_item *th__dcp_find(const th__dcp_index *index, const char *fqn)

@@ -63,7 +63,7 @@ static th_status put_text(th__pickler *pickler, const char *text, size_t size)
 th_status th__pickle_text_n(th__pickler *pickler, const char *text, size_t size)
 {
     /* Python refuses what is not UTF-8, so a file with it could be read by nobody. */
-    if (!th__is_utf8(text, size)) return TH__FAIL(TH_ERR_VALUE, "the text '%.60s' is not UTF-8, so it cannot be saved", text);
+    if (!th__is_utf8(text, size)) return TH__FAIL(TH_ERR_VALUE, "the text '%.*s' is not UTF-8, so it cannot be saved", size < 60 ? (int)size : 60, text);
     return put_text(pickler, text, size);
 }
 

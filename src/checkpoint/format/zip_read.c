@@ -9,6 +9,13 @@
 
 enum { VERIFY_PIECE = 256 * 1024 };
 
+/* Fuzzers would spend their time on checksums. */
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+enum { CHECKSUMS_MATTER = 0 };
+#else
+enum { CHECKSUMS_MATTER = 1 };
+#endif
+
 typedef struct opening {
     th__zip *zip;
     const th__source *source;
@@ -200,7 +207,7 @@ static th_status check_structure(const opening *o)
     }
     if (status == TH_OK) status = crc_range(o, at, o->end + TH__ZIP_END_SIZE, piece, &crc);
     free(piece);
-    if (status == TH_OK && crc != o->checksum) status = DAMAGED(o, "the checksum of its zip headers is wrong");
+    if (status == TH_OK && crc != o->checksum && CHECKSUMS_MATTER) status = DAMAGED(o, "the checksum of its zip headers is wrong");
     return status;
 }
 
@@ -281,7 +288,7 @@ th_status th__zip_read(const th__zip *zip, const th__zip_entry *entry, void *out
     uint32_t crc = 0;
     if (entry->compressed) return refuse_compressed(zip, entry);
     TH__TRY(th__source_read_crc(zip->source, entry->data, out, (size_t)entry->size, &crc));
-    return crc == entry->crc ? TH_OK : wrong_crc(zip, entry, crc);
+    return crc == entry->crc || !CHECKSUMS_MATTER ? TH_OK : wrong_crc(zip, entry, crc);
 }
 
 th_status th__zip_verify(const th__zip *zip, const th__zip_entry *entry)
@@ -297,6 +304,6 @@ th_status th__zip_verify(const th__zip *zip, const th__zip_entry *entry)
         done += n;
     }
     free(piece);
-    if (status == TH_OK && crc != entry->crc) status = wrong_crc(zip, entry, crc);
+    if (status == TH_OK && crc != entry->crc && CHECKSUMS_MATTER) status = wrong_crc(zip, entry, crc);
     return status;
 }
