@@ -42,9 +42,11 @@ int main(int argc, char **argv)
     size_t files = 0, runs = 0;
     for (int i = 1; i < argc; i++) {
         th__strings names = {0};
+        th_error_clear();
         if (th__list_dir(argv[i], &names) != TH_OK) return 1;
         for (size_t k = 0; k < names.count; k++) {
             size_t size;
+            th_error_clear(); /* of the input before */
             char *path = th__path_join(argv[i], names.items[k]), *data = th__read_file(path, &size);
             if (data == NULL) return 1;
             runs += replay((const uint8_t *)data, size);
