@@ -1,4 +1,4 @@
-/* nn/module_impl.h: the module object as the files of this room see it, and the helpers they share. */
+/* nn/module_impl.h: the module object as the files of this room see it, and what they share. */
 #ifndef FABRIC_NN_MODULE_IMPL_H
 #define FABRIC_NN_MODULE_IMPL_H
 
