@@ -2,6 +2,7 @@
 #include "dist/internal.h"
 #include "fabric/internal.h"
 #include "strategies/internal.h"
+#include "tensor/internal.h"
 #include <cfabric/plugin/launcher.h>
 #include <stdlib.h>
 
@@ -32,6 +33,7 @@ static fabric_launch_request request_of(fabric *fab)
         .num_processes = devices.size > 0 ? (int)devices.size : 1,
         .num_nodes = fabric_strategy_num_nodes(fab->strategy),
         .environment = fabric_strategy_environment(fab->strategy),
+        .tensors_have_run = th__tensors_have_run,
         .set_num_threads = set_num_threads,
     };
 }
