@@ -64,6 +64,13 @@ static void tell_supervisor(const char *text)
     close(fd);
 }
 
+static void report_pending(void)
+{
+    char report[TH__MESSAGE_MAX + 160];
+    snprintf(report, sizeof report, "%s: %s: %s", th_status_name(th__error_status), function_text, message_text);
+    tell_supervisor(report);
+}
+
 th_status th_error_clear(void)
 {
     th_status old = th__error_status;
@@ -124,9 +131,7 @@ th_status th__vfail(th_status status, const char *function, const char *format, 
     th__error_status = status;
 
     if (quiet_thread) return status;
-    char report[TH__MESSAGE_MAX + 160];
-    snprintf(report, sizeof report, "%s: %s: %s", th_status_name(status), function_text, message_text);
-    tell_supervisor(report);
+    report_pending();
     th_error_policy policy = current_policy();
     if (policy_handler != NULL) {
         policy_handler(status, function_text, message_text, policy_user);
@@ -261,4 +266,5 @@ void th__error_resume(const th__saved_error *saved)
     snprintf(message_text, sizeof message_text, "%s", saved->message);
     snprintf(function_text, sizeof function_text, "%s", saved->function);
     th__error_status = saved->status;
+    report_pending();
 }

@@ -170,6 +170,10 @@ static void leaves_its_error_for_the_supervisor(void **state)
     th__fail(TH_ERR_VALUE, "th_linear_call", "line one\nline two");
     assert_true(pread(fd, text, sizeof text - 1, 0) > 0);
     assert_string_equal(text, "ValueError: th_linear: line one line two");
+    th__saved_error saved;
+    th__error_suspend(&saved);
+    th__error_resume(&saved);
+    assert_true(pread(fd, text, sizeof text - 1, 0) > 20);
     th_error_clear();
     assert_int_equal(pread(fd, text, sizeof text - 1, 0), 0); /* a cleared error is no cause of anything */
     th__env_unset("CFABRIC_ERROR_FILE");
