@@ -102,9 +102,11 @@ static void shares_the_processors(void **state)
     run("taskset -c 0 " PROGRAM " plain");
     assert_int_equal(command_count(c.out, "threads 1\n"), 2);
     expect(0, NULL, NULL);
-    run("env OMP_NUM_THREADS=3 " PROGRAM " plain");
-    assert_int_equal(command_count(c.out, "threads 3\n"), 2);
-    expect(0, NULL, NULL);
+    if (sysconf(_SC_NPROCESSORS_ONLN) >= 2) { /* the user's choice stands (MKL never takes more than there are) */
+        run("env OMP_NUM_THREADS=2 " PROGRAM " plain");
+        assert_int_equal(command_count(c.out, "threads 2\n"), 2);
+        expect(0, NULL, NULL);
+    }
     run("taskset -c 0 " PROGRAM " plain ddp_fork");
     assert_int_equal(command_count(c.out, "threads 1\n"), 2);
     expect(0, NULL, NULL);
