@@ -27,9 +27,9 @@ char *th__read_file(const char *path, size_t *size);
 /* ---- atomic files: written beside the target under a temporary name, synced, renamed over it, folder synced.
  * Whatever happens, the target is the old file or the whole new one. Links are followed, the mode of an old file is kept. */
 typedef struct th__atomic_file {
-    int fd;       /* for reading back or pwrite; -1 when not open */
-    char *path;   /* the target */
-    char *temp;   /* the name it has until the commit */
+    int fd;     /* for reading back or pwrite; -1 when not open */
+    char *path; /* the target */
+    char *temp; /* the name it has until the commit */
 } th__atomic_file;
 #define TH__ATOMIC_NONE ((th__atomic_file){.fd = -1})
 

@@ -15,7 +15,9 @@ void th__net_hostname(char *buffer, size_t size);
 
 /* Keeps a port for the ranks of one job until released or until this process ends: no other launcher on this machine takes it
  * and the kernel does not hand it out, but a rank can listen on it. */
-typedef struct th__port_hold { int socket, lock; } th__port_hold;
+typedef struct th__port_hold {
+    int socket, lock;
+} th__port_hold;
 #define TH__PORT_HOLD_NONE ((th__port_hold){-1, -1})
 /* Holds `port`. False when somebody listens on it or another launcher holds it. */
 bool th__net_hold_port(int port, th__port_hold *hold);

@@ -27,13 +27,18 @@ typedef struct th__registry {
     bool filled;
 } th__registry;
 
-#define TH__REGISTRY(kind, builtin_items) \
-    {.what = (kind), .builtins = (builtin_items), .builtin_count = sizeof(builtin_items) / sizeof *(builtin_items), \
-     .lock = PTHREAD_MUTEX_INITIALIZER}
-#define TH__REGISTRY_EMPTY(kind) {.what = (kind), .lock = PTHREAD_MUTEX_INITIALIZER}
+#define TH__REGISTRY(kind, builtin_items)                                                                                        \
+    {                                                                                                                            \
+        .what = (kind), .builtins = (builtin_items), .builtin_count = sizeof(builtin_items) / sizeof *(builtin_items),           \
+        .lock = PTHREAD_MUTEX_INITIALIZER                                                                                        \
+    }
+#define TH__REGISTRY_EMPTY(kind)                                                                                                 \
+    {                                                                                                                            \
+        .what = (kind), .lock = PTHREAD_MUTEX_INITIALIZER                                                                        \
+    }
 
-/* NULL or empty name or NULL table: TH_ERR_VALUE. Taken name: TH_ERR_VALUE unless `override`, which replaces in place. The name is
- * copied, table and description must stay valid. */
+/* NULL or empty name or NULL table: TH_ERR_VALUE. Taken name: TH_ERR_VALUE unless `override`, which replaces in place. The name
+ * is copied, table and description must stay valid. */
 th_status th__registry_add(th__registry *registry, const char *name, const void *table, const char *description, bool override);
 /* The table; TH_ERR_KEY with the known names and the nearest one when there is none. */
 const void *th__registry_get(th__registry *registry, const char *name);

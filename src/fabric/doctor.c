@@ -49,12 +49,8 @@ static void report_blas(FILE *out)
 {
     static const struct {
         const char *library, *name;
-    } known[] = {{"libmkl", "MKL"},
-                 {"libtorch_cpu", NULL},
-                 {"libopenblas", "OpenBLAS"},
-                 {"libblis", "BLIS"},
-                 {"atlas", "ATLAS"},
-                 {"libblas.so", "reference BLAS (slow: install libopenblas0)"}};
+    } known[] = {{"libmkl", "MKL"},   {"libtorch_cpu", NULL}, {"libopenblas", "OpenBLAS"},
+                 {"libblis", "BLIS"}, {"atlas", "ATLAS"},     {"libblas.so", "reference BLAS (slow: install libopenblas0)"}};
     char path[1024], value[64] = "unknown", *config = th__engine_config();
     if (config != NULL) config_value(config, "BLAS_INFO=", value, sizeof value);
     const char *loaded = NULL;
@@ -64,9 +60,9 @@ static void report_blas(FILE *out)
     }
     fprintf(out, "BLAS             %s%s%s\n", value, loaded != NULL ? ", loaded: " : "", loaded != NULL ? loaded : "");
     const char *parallel = config == NULL                            ? "unknown"
-                           : strstr(config, "OpenMP") != NULL         ? "OpenMP"
+                           : strstr(config, "OpenMP") != NULL        ? "OpenMP"
                            : strstr(config, "native thread") != NULL ? "native threads"
-                                                                      : "unknown";
+                                                                     : "unknown";
     fprintf(out, "threads          %d (%s)\n", th_get_num_threads(), parallel);
     free(config);
 }
@@ -91,7 +87,8 @@ int fabric_doctor_report(FILE *out)
     char path[1024];
     loaded_from("libtorch_cpu", path, sizeof path);
     fprintf(out, "libtorch         %s, loaded from %s\n", th_torch_version(), *path != '\0' ? path : "(linked in)");
-    fprintf(out, "built with       libtorch %s in %s (%s)\n", CFABRIC_LIBTORCH_VERSION, CFABRIC_LIBTORCH_PREFIX, CFABRIC_LIBTORCH_SOURCE);
+    fprintf(out, "built with       libtorch %s in %s (%s)\n", CFABRIC_LIBTORCH_VERSION, CFABRIC_LIBTORCH_PREFIX,
+            CFABRIC_LIBTORCH_SOURCE);
     report_blas(out);
     fprintf(out, "devices          cpu");
     int gpus = th__cuda_device_count();

@@ -8,16 +8,21 @@
 #include <signal.h>
 
 /* ---- one rank (rank.c) */
-typedef struct rank_output { int fd; char *line; size_t used; bool to_stderr; } rank_output;
+typedef struct rank_output {
+    int fd;
+    char *line;
+    size_t used;
+    bool to_stderr;
+} rank_output;
 
 typedef struct rank_process {
     int local_rank, global_rank;
-    pid_t pid;               /* 0: not running */
+    pid_t pid; /* 0: not running */
     bool failed;
-    int code, signal;        /* how it ended */
-    int error_fd;            /* the memory file behind CFABRIC_ERROR_FILE; -1 none */
-    int log_fd;              /* --log-dir; -1 none */
-    rank_output outputs[2];  /* --tee: read ends of its stdout and stderr; fd -1 none */
+    int code, signal;       /* how it ended */
+    int error_fd;           /* the memory file behind CFABRIC_ERROR_FILE; -1 none */
+    int log_fd;             /* --log-dir; -1 none */
+    rank_output outputs[2]; /* --tee: read ends of its stdout and stderr; fd -1 none */
 } rank_process;
 
 /* Starts the rank in its own process group; it dies with this process. TH_ERR_RUNTIME says why it did not start. */
@@ -39,10 +44,10 @@ void fabric__output_relay(rank_process *rank, const fabric__job *job, bool last)
 void fabric__output_close(rank_process *rank);
 
 /* ---- signals of this process (signals.c): delivered through a pipe, so that nothing happens inside a handler */
-th_status fabric__signals_take(void);  /* installs; remembers what was there */
+th_status fabric__signals_take(void); /* installs; remembers what was there */
 void fabric__signals_give_back(void);
-int fabric__signals_fd(void);          /* becomes readable when something arrived */
-int fabric__signals_next(void);        /* the next signal, 0: none */
+int fabric__signals_fd(void);              /* becomes readable when something arrived */
+int fabric__signals_next(void);            /* the next signal, 0: none */
 void fabric__signals_reset_in_child(void); /* async-signal-safe; before exec or before running a body */
 
 /* ---- the guard (guard.c): a small process that ends all groups when this process dies without having done so */

@@ -17,7 +17,8 @@ th_status fabric__job_from_request(fabric__job *job, const fabric_launch_request
 /* This program's file and its original arguments (a NULL lies behind the counted ones). */
 th_status fabric__own_command(char **program, th__strings *arguments);
 
-/* Results come back through files without names: fd of a new one; the path under which a child opens it; all of it, freeing the fd. */
+/* Results come back through files without names: fd of a new one; the path under which a child opens it; all of it, freeing the
+ * fd. */
 int fabric__result_open(void);
 th_status fabric__result_write(int fd, const fabric_launch_result *result);
 th_status fabric__result_read(int fd, fabric_launch_result *result);

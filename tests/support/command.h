@@ -1,7 +1,7 @@
 /* tests/support/command.h: runs a command from outside, as a shell user would, and looks for what it leaves behind.
  *
- * Every command runs in an empty folder of its own with a mark in its environment. Whatever process still carries the mark afterwards, and
- * whatever file lies in the folder, was left behind. */
+ * Every command runs in an empty folder of its own with a mark in its environment. Whatever process still carries the mark
+ * afterwards, and whatever file lies in the folder, was left behind. */
 #ifndef TEST_SUPPORT_COMMAND_H
 #define TEST_SUPPORT_COMMAND_H
 
