@@ -118,7 +118,7 @@ static th_status work(void *user, fabric_launch_result *result)
     say("works");
     if (strcmp(user, "fail") == 0 && rank_of() == 1) return th__fail(TH_ERR_VALUE, "work", "no luck");
     if (strcmp(user, "die") == 0 && rank_of() == 1) die_of(SIGSEGV);
-    if (strcmp(user, "fail") == 0 || strcmp(user, "die") == 0) sleep_long();
+    if (strcmp(user, "fail") == 0 || strcmp(user, "die") == 0 || strcmp(user, "sleep") == 0) sleep_long();
     snprintf(text, sizeof text, "%s from rank %d of %s", (char *)user, rank_of(), getenv("WORLD_SIZE"));
     result->data = strdup(text);
     result->size = strlen(text) + 1;
