@@ -1,4 +1,5 @@
 /* Failure injection: whatever happens to a rank or to the supervisor, the job ends soon, says why, and leaves nothing. BC-020. */
+#include "base/net.h"
 #include "command.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -191,7 +192,9 @@ static void restarts_the_group(void **state)
     run("--devices 2 --max-restarts 1" RANK "restart 2");
     assert_int_equal(command_count(c.err, "restarting all ranks"), 1);
     expect(5, "rank 1", "code 5");
-    run("--devices 2 --max-restarts 2 --main-port 29471" RANK "restart 1"); /* the same port again at once */
+    char line[256];
+    snprintf(line, sizeof line, "--devices 2 --max-restarts 2 --main-port %d" RANK "restart 1", th__net_free_port());
+    run(line); /* the same port again at once */
     assert_int_equal(c.code, 0);
     assert_int_equal(command_end(&c), 0);
     run("--devices 1 --max-restarts 1 --log-dir log" RANK "env TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS");

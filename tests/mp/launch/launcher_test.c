@@ -1,4 +1,5 @@
 /* The launchers inside a program: "subprocess", "spawn", "fork". Semantics 24 to 26 and 29. */
+#include "base/net.h"
 #include "command.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -68,13 +69,18 @@ static void tells_the_ranks(void **state)
     assert_non_null(strstr(c.err, "node 1 of 1"));
     assert_int_equal(c.code, 1);
     assert_int_equal(command_end(&c), 0);
-    command_start(&c, "env -u OMP_NUM_THREADS MASTER_PORT=29519 " FABRIC " __supervise 4 2 0 127.0.0.1 29519 1 " RANK_PROGRAM
-                      " x env RANK LOCAL_RANK WORLD_SIZE NODE_RANK MASTER_PORT TORCHELASTIC_RUN_ID");
+    char line[1024];
+    int port = th__net_free_port();
+    snprintf(line, sizeof line,
+             "%s __supervise 4 2 0 127.0.0.1 %d 1 %s x env RANK LOCAL_RANK WORLD_SIZE NODE_RANK MASTER_PORT "
+             "TORCHELASTIC_RUN_ID",
+             FABRIC, port, RANK_PROGRAM);
+    command_start(&c, line);
     command_wait(&c, 10); /* 4 processes x 2 nodes */
     for (int i = 0; i < 4; i++) {
         char text[128];
-        snprintf(text, sizeof text,
-                 "RANK=%d LOCAL_RANK=%d WORLD_SIZE=8 NODE_RANK=0 MASTER_PORT=29519 TORCHELASTIC_RUN_ID=(unset)", i, i);
+        snprintf(text, sizeof text, "RANK=%d LOCAL_RANK=%d WORLD_SIZE=8 NODE_RANK=0 MASTER_PORT=%d TORCHELASTIC_RUN_ID=(unset)",
+                 i, i, port);
         assert_non_null(strstr(c.out, text));
     }
     expect(0, NULL, NULL);

@@ -28,13 +28,20 @@ static void expect(int code, const char *out, const char *err)
 static void tells_a_single_rank(void **state)
 {
     (void)state;
-    run("--main-port 29437" RANK "env LT_CLI_USED LT_DEVICES LT_NUM_NODES LT_ACCELERATOR LT_STRATEGY LT_PRECISION");
+    char line[512], expected[256];
+    int port = th__net_free_port();
+    run(RANK "env LT_CLI_USED LT_DEVICES LT_NUM_NODES LT_ACCELERATOR LT_STRATEGY LT_PRECISION");
     expect(0, "LT_CLI_USED=1 LT_DEVICES=1 LT_NUM_NODES=1 LT_ACCELERATOR=(unset) LT_STRATEGY=(unset) LT_PRECISION=(unset)", NULL);
-    run("--main-port 29437" RANK "env RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK NODE_RANK MASTER_ADDR MASTER_PORT");
-    expect(
-        0,
-        "RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 LOCAL_WORLD_SIZE=1 GROUP_RANK=0 NODE_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=29437 ",
-        NULL);
+    snprintf(line, sizeof line,
+             "--main-port %d" RANK "env RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK NODE_RANK "
+             "MASTER_ADDR MASTER_PORT",
+             port);
+    snprintf(expected, sizeof expected,
+             "RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 LOCAL_WORLD_SIZE=1 GROUP_RANK=0 NODE_RANK=0 "
+             "MASTER_ADDR=127.0.0.1 MASTER_PORT=%d ",
+             port);
+    run(line);
+    expect(0, expected, NULL);
     run(RANK "env TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS TORCHELASTIC_USE_AGENT_STORE");
     expect(0,
            "TORCHELASTIC_RUN_ID=cfabric TORCHELASTIC_RESTART_COUNT=0 TORCHELASTIC_MAX_RESTARTS=0 "
