@@ -112,6 +112,34 @@ static void shares_the_processors(void **state)
     expect(0, NULL, NULL);
 }
 
+/* BC-019 */
+static void jobs_run_side_by_side(void **state)
+{
+    (void)state;
+    static command jobs[4];
+    for (int i = 0; i < 4; i++)
+        command_start(&jobs[i], i % 2 == 0 ? PROGRAM " plain" : FABRIC " run --devices 2 " PROGRAM " run");
+    for (int i = 0; i < 4; i++) {
+        command_wait(&jobs[i], 100);
+        if (jobs[i].code != 0 || command_count(jobs[i].out, "of 2: total 3") != 2)
+            fail_msg("job %d: code %d\n%s%s", i, jobs[i].code, jobs[i].out, jobs[i].err);
+        assert_int_equal(command_end(&jobs[i]), 0);
+    }
+}
+
+/* BC-043: neither the host's name nor a network is needed on one machine. */
+static void needs_no_network(void **state)
+{
+    (void)state;
+    if (system("unshare -u -n true 2>/dev/null") != 0) {
+        print_message("skipped: this machine does not allow namespaces of its own\n");
+        return;
+    }
+    run("unshare -u -n sh -c 'hostname bogus-xyz; ip link set lo up; exec " PROGRAM " plain'");
+    assert_int_equal(command_count(c.out, "of 2: total 3"), 2);
+    expect(0, NULL, NULL);
+}
+
 static void the_doctor_reports(void **state)
 {
     (void)state;
@@ -134,9 +162,10 @@ static void the_doctor_reports(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(starts_itself_twice), cmocka_unit_test(runs_under_the_command_line),
-        cmocka_unit_test(brings_results_back), cmocka_unit_test(has_used_tensors_before),
-        cmocka_unit_test(a_rank_fails),        cmocka_unit_test(shares_the_processors),
+        cmocka_unit_test(starts_itself_twice),   cmocka_unit_test(runs_under_the_command_line),
+        cmocka_unit_test(brings_results_back),   cmocka_unit_test(has_used_tensors_before),
+        cmocka_unit_test(a_rank_fails),          cmocka_unit_test(shares_the_processors),
+        cmocka_unit_test(jobs_run_side_by_side), cmocka_unit_test(needs_no_network),
         cmocka_unit_test(the_doctor_reports),
     };
     unsetenv("CFABRIC_ON_ERROR");
