@@ -59,6 +59,17 @@ static th_status take_loggers_and_callbacks(fabric *fab, const struct fabric_new
     return TH_OK;
 }
 
+/* Under `fabric run` the processes exist already; do they agree with what is asked for here? */
+static th_status join_processes(fabric *fab)
+{
+    fabric_strategy *strategy = fab->strategy;
+    size_t devices = fabric_strategy_parallel_devices(strategy).size;
+    if (fabric_strategy_launcher(strategy)[0] != '\0')
+        TH__TRY(fabric_environment_validate_settings(fabric_strategy_environment(strategy), devices > 0 ? (int)devices : 1,
+                                                     fabric_strategy_num_nodes(strategy)));
+    return fabric_strategy_setup_environment(strategy);
+}
+
 fabric *fabric_new_call(struct fabric_new_args args)
 {
     fabric *fab = th__pending() == TH_OK ? th__calloc(1, sizeof *fab) : NULL;
@@ -73,8 +84,7 @@ fabric *fabric_new_call(struct fabric_new_args args)
     for (size_t i = 0; i < args.loggers.size; i++) fabric_logger_free(args.loggers.data[i]);
     if (fab == NULL) return NULL;
     fab->under_cli = fabric__connector_cli_used();
-    if (th__pending() == TH_OK && fab->under_cli)    /* the processes exist already */
-        fab->launched = fabric_strategy_setup_environment(fab->strategy) == TH_OK;
+    if (th__pending() == TH_OK && fab->under_cli) fab->launched = join_processes(fab) == TH_OK;
     if (th__pending() == TH_OK) return fab;
     fabric_finish(fab);
     return NULL;

@@ -42,6 +42,14 @@ static void runs_under_the_command_line(void **state)
     expect(1, NULL, "devices");
 }
 
+/* The settings are checked against the job although nothing is launched: upstream forgets that here. */
+static void checks_the_size_of_the_job(void **state)
+{
+    (void)state;
+    run(FABRIC " run --accelerator cpu --devices 2 env WORLD_SIZE=3 " PROGRAM " run");
+    expect(1, NULL, "world");
+}
+
 static void brings_results_back(void **state)
 {
     (void)state;
@@ -162,11 +170,11 @@ static void the_doctor_reports(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(starts_itself_twice),   cmocka_unit_test(runs_under_the_command_line),
-        cmocka_unit_test(brings_results_back),   cmocka_unit_test(has_used_tensors_before),
-        cmocka_unit_test(a_rank_fails),          cmocka_unit_test(shares_the_processors),
-        cmocka_unit_test(jobs_run_side_by_side), cmocka_unit_test(needs_no_network),
-        cmocka_unit_test(the_doctor_reports),
+        cmocka_unit_test(starts_itself_twice),        cmocka_unit_test(runs_under_the_command_line),
+        cmocka_unit_test(checks_the_size_of_the_job), cmocka_unit_test(brings_results_back),
+        cmocka_unit_test(has_used_tensors_before),    cmocka_unit_test(a_rank_fails),
+        cmocka_unit_test(shares_the_processors),      cmocka_unit_test(jobs_run_side_by_side),
+        cmocka_unit_test(needs_no_network),           cmocka_unit_test(the_doctor_reports),
     };
     unsetenv("CFABRIC_ON_ERROR");
     return cmocka_run_group_tests(tests, NULL, NULL);
