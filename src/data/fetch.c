@@ -1,6 +1,7 @@
 /* data/fetch.c: turning indices into a batch; runs on the loader's thread or on a worker's. */
 #include "data/fetch.h"
 
+#include "data/tensors.h"
 #include <stdlib.h>
 
 void th__batch_clear(th_batch *batch)
@@ -95,7 +96,7 @@ static th_status read_and_collate(const th__fetch_plan *plan, th__fetch_iterator
 }
 
 /* Second handles to the tensors, which outlive the scope they were made in. */
-static th_status keep(const th_sample *from, size_t length, th_batch *batch)
+static th_status keep(const th_sample *from, size_t length, bool pin, th_batch *batch)
 {
     batch->length = (int64_t)length;
     if (from->size > TH_BATCH_MAX)
@@ -103,7 +104,8 @@ static th_status keep(const th_sample *from, size_t length, th_batch *batch)
     for (; batch->size < from->size; batch->size++) {
         if (from->data[batch->size] == NULL)
             return th__fail(TH_ERR_TYPE, "collate_fn", "tensor %zu of a batch is NULL", batch->size);
-        if ((batch->data[batch->size] = th_retain(from->data[batch->size])) == NULL) return th__pending();
+        th_tensor *tensor = pin ? th__data_pin(from->data[batch->size]) : from->data[batch->size];
+        if ((batch->data[batch->size] = th_retain(tensor)) == NULL) return th__pending();
     }
     return TH_OK;
 }
@@ -121,7 +123,7 @@ th_status th__fetch(const th__fetch_plan *plan, th__fetch_iterator *iterator, co
         status = th__dataset_batch(plan->dataset, indices, n, &made);
     else
         status = read_and_collate(plan, iterator, indices, n, &made, &got, end, cancel);
-    if (status == TH_OK && !*end) status = keep(&made, got, batch);
+    if (status == TH_OK && !*end) status = keep(&made, got, plan->pin_memory, batch);
     if (status != TH_OK) th__batch_clear(batch);
     return status;
 }

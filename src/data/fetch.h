@@ -12,6 +12,7 @@ typedef struct th__fetch_plan {
     bool drop_last;           /* iterable-style: a short batch is the end */
     th_collate_fn collate_fn; /* NULL: stack */
     void *collate_user;
+    bool pin_memory; /* page-lock the batch, on the thread that made it */
 } th__fetch_plan;
 
 /* One thread's reading of an iterable-style dataset. */

@@ -1,5 +1,5 @@
-/* data/internal.h: the seam where fabric_setup_dataloaders gets between a loader and its user, and what the files of src/data
- * share with nobody else is in the other headers of this folder. */
+/* data/internal.h: the seam where fabric_setup_dataloaders gets between a loader and its user. What only the files of src/data
+ * share is in the other headers of this folder. */
 #ifndef FABRIC_DATA_INTERNAL_H
 #define FABRIC_DATA_INTERNAL_H
 
@@ -57,8 +57,8 @@ bool th__dataloader_is_wrapped(th_dataloader *loader);
 /* Collective-safety: how many batches this rank will yield in the next pass, -1 if unknown (for agreeing on counts at set-up). */
 int64_t th__dataloader_pass_len(th_dataloader *loader);
 
-/* The last batch this thread got from a wrapped loader: pass, number in the pass, batches per pass (-1 unknown). All zero before. The
- * strategies compare it between ranks. */
+/* The last batch this thread got from a wrapped loader: pass, number in the pass, batches per pass (-1 unknown). All zero before.
+ * The strategies compare it between ranks. */
 typedef struct th__data_position {
     int64_t pass, batch, length;
 } th__data_position;

@@ -124,12 +124,12 @@ th_dataloader *th_dataloader_new_call(struct th_dataloader_args args)
         return NULL;
     }
     bool batched = args.batch_size != TH_NO_BATCH;
-    loader->plan = (th__fetch_plan){args.dataset, batched, args.drop_last, args.collate_fn, args.collate_user};
+    loader->plan = (th__fetch_plan){args.dataset, batched, args.drop_last, args.collate_fn, args.collate_user, args.pin_memory};
     if (args.num_workers > 0 && args.prefetch_factor == 0) loader->args.prefetch_factor = 2;
     if (args.pin_memory && !th__data_can_pin()) {
         th__warn_rank_zero(
             "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used");
-        loader->args.pin_memory = false;
+        loader->plan.pin_memory = false;
     }
     th__warn_of_too_many_workers(args.num_workers);
     return loader;

@@ -184,19 +184,16 @@ static th_status fetch_here(th_dataloader *loader, th_batch *batch, bool *end)
     return th__fetch(&loader->plan, &loader->iterator, indices, n, batch, end, NULL);
 }
 
-/* Page-locks and moves the tensors of a batch, in place. */
+/* Moves the tensors of a batch to where Fabric wants them, in place. */
 static th_status place(th_dataloader *loader, th_batch *batch)
 {
-    bool move = loader->wrapper_ops != NULL && loader->wrapper_ops->move != NULL;
-    if (!move && !loader->args.pin_memory) return TH_OK;
+    if (loader->wrapper_ops == NULL || loader->wrapper_ops->move == NULL) return TH_OK;
     TH_SCOPE();
     for (size_t i = 0; i < batch->size; i++) {
-        th_tensor *tensor = batch->data[i];
-        if (loader->args.pin_memory) tensor = th__data_pin(tensor);
-        if (move && tensor != NULL) tensor = loader->wrapper_ops->move(tensor, loader->wrapper);
-        if (tensor == NULL) return th__callback_status(TH_ERR_CALLBACK, "moving a batch", loader->args.dataset->ops.name);
-        if (tensor == batch->data[i]) continue;
-        th_tensor *kept = th_retain(tensor);
+        th_tensor *moved = loader->wrapper_ops->move(batch->data[i], loader->wrapper);
+        if (moved == NULL) return th__callback_status(TH_ERR_CALLBACK, "moving a batch", loader->args.dataset->ops.name);
+        if (moved == batch->data[i]) continue;
+        th_tensor *kept = th_retain(moved);
         th_free(batch->data[i]);
         batch->data[i] = kept;
     }
