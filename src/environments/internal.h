@@ -29,6 +29,9 @@ th_status fabric__environment_hostname(char *buffer, size_t size);
 /* Tests: pretends another host name; NULL ends that. */
 void fabric__environment_fake_hostname(const char *name);
 
+/* Has an MPI launcher made this process? */
+bool fabric__mpi_launched(void);
+
 /* The first host of a SLURM node list, brackets resolved, into `out` (cut at its size). */
 void fabric__slurm_root_node(const char *nodelist, char *out, size_t size);
 

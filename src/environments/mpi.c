@@ -42,6 +42,8 @@ static const mpi_family *family(void)
     return NULL;
 }
 
+bool fabric__mpi_launched(void) { return family() != NULL; }
+
 /* The first of the names that is set; NULL if none is. */
 static const char *variable(const char *own, const char *const *others)
 {
@@ -66,7 +68,11 @@ static bool detect(void)
 static th_status create(void **self)
 {
     *self = NULL;
-    if (family() != NULL) return TH_OK;
+    if (family() != NULL) { /* from here on messages say who speaks */
+        int rank = fabric__environment_int(family()->rank, NAME, NULL);
+        if (rank >= 0) th__set_message_rank(rank);
+        return th__pending();
+    }
     return TH__FAIL(TH_ERR_RUNTIME, "no MPI launcher's variables were found (OMPI_COMM_WORLD_RANK, MV2_COMM_WORLD_RANK, "
                     "PALS_RANKID, PMI_RANK, PMIX_RANK); start the program with mpirun or mpiexec");
 }

@@ -70,7 +70,7 @@ static void warn_if_srun_is_not_used(void)
 {
     static bool warned;
     const char *silenced = getenv("POSSIBLE_USER_WARNINGS");
-    if (warned || srun_used() || !on_path("srun")) return;
+    if (warned || srun_used() || fabric__mpi_launched() || !on_path("srun")) return; /* mpirun is a launcher, too */
     if (silenced != NULL && (strcmp(silenced, "0") == 0 || strcasecmp(silenced, "off") == 0)) return;
     warned = true;
     char command[64 + 1];

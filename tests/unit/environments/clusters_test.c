@@ -237,7 +237,6 @@ static void slurm_srun_hint(void **state)
     chmod(file, 0755);
     snprintf(path, sizeof path, "%s", folder);
     set("PATH", path);
-    set("POSSIBLE_USER_WARNINGS", "off");
     fabric_environment_free(detect_as("lightning"));
     assert_int_equal(warnings, 0);
     unsetenv("POSSIBLE_USER_WARNINGS");
@@ -245,6 +244,11 @@ static void slurm_srun_hint(void **state)
     fabric_environment_free(detect_as("slurm"));
     assert_int_equal(warnings, 0);
     unsetenv("SLURM_NTASKS");
+    set("PMI_RANK", "0"); /* mpirun made this process */
+    fabric_environment_free(detect_as("mpi"));
+    unsetenv("PMI_RANK");
+    th__set_message_rank(-1);
+    assert_int_equal(warnings, 0);
     fabric_environment_free(detect_as("lightning"));
     fabric_environment_free(detect_as("lightning"));
     assert_int_equal(warnings, 1);

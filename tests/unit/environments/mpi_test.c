@@ -32,6 +32,7 @@ static void every_family_on_one_host(void **state)
         assert_true(fabric_environment_creates_processes_externally(environment));
         assert_int_equal(fabric_environment_world_size(environment), 2);
         assert_int_equal(fabric_environment_global_rank(environment), 1);
+        assert_int_equal(th__message_rank(), 1);
         assert_int_equal(fabric_environment_local_rank(environment), 1);
         assert_int_equal(fabric_environment_node_rank(environment), 0);
         assert_string_equal(fabric_environment_main_address(environment), "127.0.0.1");
