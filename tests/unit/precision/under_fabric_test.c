@@ -14,7 +14,10 @@
 #include <cfabric/ops.h>
 #include <cfabric/optimizers.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void quiet(const char *line, void *user) { (void)line, (void)user; }
 
@@ -234,13 +237,44 @@ static void clipping_an_overflow(void **state)
     job_end(&plain);
 }
 
+/* The scaler is saved and restored like any other object; a training goes on with the scale it had. */
+static void scaler_in_a_checkpoint(void **state)
+{
+    (void)state;
+    if (!th__half_works_on_cpu()) skip();
+    TH_SCOPE();
+    char folder[] = "/tmp/cfabric-scaler-XXXXXX", path[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/state.pt", folder);
+    job j = job_new(fabric_half(65536.0));
+    th_grad_scaler *scaler = fabric_precision_scaler(fabric_precision_of(j.fab));
+    th_fill_scalar_(job_backward(&j), TH_S((double)INFINITY));
+    th_optimizer_step(j.sgd);
+    job_backward(&j);
+    th_optimizer_step(j.sgd);
+    assert_int_equal(fabric_save(j.fab, path, TH_STATE({"scaler", th_state_grad_scaler(scaler)})), TH_OK);
+    job_end(&j);
+
+    j = job_new(fabric_half(8.0));
+    scaler = fabric_precision_scaler(fabric_precision_of(j.fab));
+    th_value *wanted = TH_STATE({"scaler", th_state_grad_scaler(scaler)});
+    th_value_free(fabric_load(j.fab, path, wanted));
+    th_value_free(wanted);
+    assert_int_equal(th_error(), TH_OK);
+    assert_true(th_grad_scaler_get_scale(scaler) == 32768.0);
+    assert_int_equal(th_grad_scaler_growth_tracker(scaler), 1);
+    job_end(&j);
+    unlink(path);
+    rmdir(folder);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, clean, leak_check)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(init_contexts), TEST(empty_init), TEST(errors_end_contexts), TEST(direct_backward), TEST(clipping),
-        TEST(clipping_an_overflow),
+        TEST(clipping_an_overflow), TEST(scaler_in_a_checkpoint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
