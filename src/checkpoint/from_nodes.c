@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "checkpoint/globals.h"
+#include "checkpoint/storages.h"
 #include <cfabric/autograd.h>
 #include <cfabric/scope.h>
 
@@ -12,17 +13,9 @@
 
 enum { DEPTH_MAX = 500 };
 
-typedef struct loaded {
-    const char *key;
-    size_t key_length;
-    th_tensor *tensor;
-    th__storage what;
-} loaded;
-
 struct th__loader {
     th__torch_file *file;
-    loaded *storages; /* open hash table by key */
-    size_t n_storages, table_size;
+    th__storage_table storages;
     th__node **cached; /* nodes whose `user` is a th_value: a tensor mentioned twice is one tensor */
     size_t n_cached, cached_capacity;
     uint64_t steps, steps_max; /* shared lists that double at each level must not run away */
@@ -35,6 +28,7 @@ th__loader *th__loader_new(th__torch_file *file)
     th__loader *loader = th__calloc(1, sizeof *loader);
     if (loader == NULL) return NULL;
     loader->file = file;
+    loader->storages.file = file;
     loader->steps_max = 100000 + 16 * (uint64_t)file->pickle_size;
     return loader;
 }
@@ -42,67 +36,18 @@ th__loader *th__loader_new(th__torch_file *file)
 void th__loader_free(th__loader *loader)
 {
     if (loader == NULL) return;
-    for (size_t i = 0; i < loader->table_size; i++)
-        if (loader->storages[i].tensor != NULL) th_free(loader->storages[i].tensor);
+    th__storages_free(&loader->storages);
     for (size_t i = 0; i < loader->n_cached; i++) {
         th_value_free(loader->cached[i]->user);
         loader->cached[i]->user = NULL;
     }
-    free(loader->storages);
     free(loader->cached);
     free(loader);
 }
 
-/* ---------------------------------------------------------------- storages */
-
-static size_t hash_text(const char *text, size_t n)
-{
-    uint64_t h = 1469598103934665603u;
-    for (size_t i = 0; i < n; i++) h = (h ^ (unsigned char)text[i]) * 1099511628211u;
-    return (size_t)(h ^ h >> 32);
-}
-
-static loaded *slot_of(loaded *table, size_t size, const char *key, size_t length)
-{
-    size_t at = hash_text(key, length) & (size - 1);
-    while (table[at].tensor != NULL && (table[at].key_length != length || memcmp(table[at].key, key, length) != 0)) at = (at + 1) & (size - 1);
-    return &table[at];
-}
-
-static th_status grow_storages(th__loader *loader)
-{
-    size_t size = loader->table_size == 0 ? 64 : loader->table_size * 2;
-    loaded *table = th__calloc(size, sizeof *table);
-    if (table == NULL) return th__pending();
-    for (size_t i = 0; i < loader->table_size; i++)
-        if (loader->storages[i].tensor != NULL)
-            *slot_of(table, size, loader->storages[i].key, loader->storages[i].key_length) = loader->storages[i];
-    free(loader->storages);
-    loader->storages = table;
-    loader->table_size = size;
-    return TH_OK;
-}
-
 th_tensor *th__loader_storage(th__loader *loader, const th__node *persistent, th__storage *what)
 {
-    if (th__torch_file_storage(loader->file, persistent, what) != TH_OK) return NULL;
-    if (loader->n_storages * 2 >= loader->table_size && grow_storages(loader) != TH_OK) return NULL;
-    loaded *slot = slot_of(loader->storages, loader->table_size, what->key, what->key_length);
-    if (slot->tensor != NULL) {
-        if (slot->what.nbytes == what->nbytes) return slot->tensor;
-        th__fail(TH_ERR_DATA, "th_load", "'%s': one storage has two sizes", th__loader_path(loader));
-        return NULL;
-    }
-    void *data;
-    th_tensor *tensor = th__storage_tensor(what->numel, what->dtype, &data);
-    if (tensor == NULL) return NULL;
-    if (th__torch_file_read(loader->file, what, data) != TH_OK) {
-        th_free(tensor);
-        return NULL;
-    }
-    *slot = (loaded){.key = what->key, .key_length = what->key_length, .tensor = tensor, .what = *what};
-    loader->n_storages++;
-    return tensor;
+    return th__storages_get(&loader->storages, persistent, what);
 }
 
 /* ---------------------------------------------------------------- values */
@@ -270,4 +215,8 @@ static th_value *convert(th__loader *loader, th__node *node, int depth)
     return value;
 }
 
-th_value *th__loader_value(th__loader *loader, th__node *node) { return convert(loader, node, 0); }
+th_value *th__loader_value(th__loader *loader, th__node *node)
+{
+    th__storages_prefetch(&loader->storages);
+    return convert(loader, node, 0);
+}

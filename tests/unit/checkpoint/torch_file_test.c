@@ -258,6 +258,33 @@ static void test_impostors_are_named(void **state)
     th_error_clear();
 }
 
+/* Large files are read by several threads; they find damage as well, and say it once. */
+static void test_large_files(void **state)
+{
+    char *path = scratch(*state, "large.pt");
+    int threads = th_get_num_threads();
+    th_set_num_threads(3);
+    TH_SCOPE();
+    th_value *v = th_value_list();
+    for (int i = 0; i < 12; i++) th_value_append(v, th_value_tensor(th_call("aten::full", TH_A_INTS(TH_INTS(1 << 20)), TH_A_SCALAR(TH_S((double)i)))));
+    th_value_append(v, th_value_tensor(th_value_as_tensor(th_value_at(v, 3))));
+    assert_int_equal(th_save(v, path), TH_OK);
+    th_value *back = th_load(path);
+    assert_true(th_value_equal(v, back));
+    assert_ptr_equal(th_storage_id(th_value_as_tensor(th_value_at(back, 3))), th_storage_id(th_value_as_tensor(th_value_at(back, 12))));
+    th_value_free(back);
+    FILE *file = fopen(path, "r+b");
+    fseek(file, 30 << 20, SEEK_SET);
+    fputc(1, file);
+    fclose(file);
+    assert_null(th_load(path));
+    assert_int_equal(th_error(), TH_ERR_DATA);
+    assert_non_null(strstr(th_error_message(), "archive/data/7"));
+    th_error_clear();
+    th_value_free(v);
+    th_set_num_threads(threads);
+}
+
 /* ---------------------------------------------------------------- full disks and the like */
 
 static void test_file_size_limit(void **state)
@@ -324,7 +351,7 @@ int main(void)
         CASE(test_a_view_saves_no_more_than_it_reaches), CASE(test_requires_grad_is_kept_and_loaded_tensors_train),
         CASE(test_lazily_conjugated_tensors_are_saved_resolved), CASE(test_what_cannot_be_saved), CASE(test_every_truncation_is_an_error),
         CASE(test_every_flipped_bit_is_found), CASE(test_random_garbage_never_crashes), CASE(test_impostors_are_named),
-        CASE(test_file_size_limit), CASE(test_folders_are_made_and_folders_are_refused), CASE(test_loading_does_not_leak),
+        CASE(test_large_files), CASE(test_file_size_limit), CASE(test_folders_are_made_and_folders_are_refused), CASE(test_loading_does_not_leak),
     };
     return cmocka_run_group_tests_name("torch_file", tests, NULL, NULL);
 }
