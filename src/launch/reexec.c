@@ -12,9 +12,11 @@
 #include "base/memory.h"
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* ---------------------------------------------------------------- this program */
@@ -55,14 +57,38 @@ th_status fabric__own_command(char **program, th__strings *arguments)
 
 /* ---------------------------------------------------------------- `fabric` beside us */
 
+/* What `path --version` prints, asked in a child that has nothing but async-signal-safe calls to make. */
+static void ask_version(const char *path, char *answer, size_t size)
+{
+    int ends[2];
+    size_t used = 0;
+    ssize_t got = 1;
+    if (pipe2(ends, O_CLOEXEC) != 0) return;
+    pid_t child = fabric__bare_fork();
+    if (child == 0) {
+        dup2(ends[1], 1);
+        alarm(2); /* a stranger may do anything, but not for long */
+        execl(path, path, "--version", (char *)NULL);
+        _exit(127);
+    }
+    close(ends[1]);
+    while (child > 0 && got > 0 && used + 1 < size)
+        if ((got = read(ends[0], answer + used, size - 1 - used)) > 0) used += (size_t)got;
+    answer[used] = '\0';
+    close(ends[0]);
+    while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR) continue;
+}
+
+/* Other programs have this name too: Lightning's is a script; any other would not know what to do with our arguments. */
 static bool is_our_program(const char *path)
 {
-    char magic[4] = "";
-    FILE *file = access(path, X_OK) == 0 ? fopen(path, "re") : NULL; /* Lightning installs a Python script of this name */
+    char magic[4] = "", answer[128] = "";
+    FILE *file = access(path, X_OK) == 0 ? fopen(path, "re") : NULL;
     if (file == NULL) return false;
     bool binary = fread(magic, 1, 4, file) == 4 && memcmp(magic, "\177ELF", 4) == 0;
     fclose(file);
-    return binary;
+    if (binary) ask_version(path, answer, sizeof answer);
+    return strcmp(answer, "fabric, cfabric version " CFABRIC_VERSION "\n") == 0;
 }
 
 static char *beside(const char *folder, const char *relative)

@@ -35,6 +35,9 @@ static void starts_the_program_again(void **state)
     launch("CFABRIC_PROGRAM=/nonexistent", "subprocess 2"); /* no `fabric` to become: the supervisor runs in the program */
     assert_int_equal(command_count(c.out, "goes on"), 2);
     expect(0, "rank 1 goes on", NULL);
+    launch("CFABRIC_PROGRAM=/bin/true", "subprocess 2"); /* another program of that name is not taken for it */
+    assert_int_equal(command_count(c.out, "goes on"), 2);
+    expect(0, "rank 0 goes on", NULL);
     launch("A=b", "subprocess 2 hello"); /* with a function each rank runs it */
     assert_non_null(strstr(c.out, "result: hello from rank 0 of 2"));
     expect(0, "result: hello from rank 1 of 2", NULL);
