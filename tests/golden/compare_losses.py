@@ -20,7 +20,7 @@ if check.returncode != 0:
 environment = dict(os.environ, OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
 
-def write_text(path, words=200_000, vocabulary=6000):
+def write_text(path, words=250_000, vocabulary=6000):
     """Words of a fixed sequence, rare ones less often, in lines of different lengths."""
     state, line = 1, []
     with open(path, "w") as f:
