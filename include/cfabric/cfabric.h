@@ -19,6 +19,7 @@
 #include <cfabric/optimizers.h>
 #include <cfabric/schedulers.h>
 #include <cfabric/scope.h>
+#include <cfabric/strategies.h>
 #include <cfabric/tensor.h>
 #include <cfabric/value.h>
 
