@@ -101,7 +101,7 @@ int bench_first_step(const bench_args *args)
     TH_SCOPE();
     training t = image_training(args);
     int code = image_step(&t, 0) != TH_OK;
-    printf("first_step 1\n");
+    if (code == 0) printf("first_step 1\n");
     fflush(stdout);
     for (int i = 1; i < 5 && code == 0; i++) code = image_step(&t, i) != TH_OK;
     printf("peak_rss %.0f\n", bench_memory("VmHWM"));
