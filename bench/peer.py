@@ -5,7 +5,7 @@ import sys
 import time
 
 COMMAND = sys.argv[1]
-ARGS = {"batch": "32", "steps": "200", "precision": "32-true", "path": "", "workers": "0"}
+ARGS = {"batch": "32", "steps": "200", "precision": "32-true", "path": "", "workers": "0", "devices": "1"}
 ARGS.update(a.split("=", 1) for a in sys.argv[2:] if "=" in a)
 BATCH, STEPS, WORKERS = int(ARGS["batch"]), int(ARGS["steps"]), int(ARGS["workers"])
 
@@ -36,9 +36,9 @@ def memory(key):
 def fabric():
     from lightning_fabric import Fabric
 
-    if "LT_CLI_USED" in os.environ:
-        return Fabric(precision=ARGS["precision"])
-    result = Fabric(accelerator="cpu", devices=1, precision=ARGS["precision"])
+    devices = int(ARGS["devices"])
+    strategy = "ddp" if devices > 1 else "auto"
+    result = Fabric(accelerator="cpu", devices=devices, strategy=strategy, precision=ARGS["precision"])
     result.launch()
     return result
 

@@ -33,7 +33,7 @@ OURS = [os.path.join(BUILD, "bin", "bench_cfabric")]
 CPP = [os.path.join(BUILD, "bin", "bench_cpp")]
 PEER = [PYTHON, os.path.join(ROOT, "peer.py")]
 RUN = [os.path.join(BUILD, "bin", "fabric"), "run", "--accelerator=cpu", "--devices=2", "--strategy=ddp"]
-PEER_RUN = [os.path.join(os.path.dirname(PYTHON), "fabric"), "run", "--accelerator=cpu", "--devices=2", "--strategy=ddp"]
+TWO = ["devices=2"]  # Lightning's own launcher, from inside the script
 ENV = dict(os.environ, OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", PYTHONWARNINGS="ignore", CUDA_VISIBLE_DEVICES="")
 # Freed memory goes back at once, so that the resident size follows the tensors, in C as in Python.
 MEMORY = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536", "MALLOC_TOP_PAD_": "0"}
@@ -237,15 +237,15 @@ def op_call():
 def launch():
     seen = {}
 
-    def measure(run, program, key):
-        command = run + (program if run is RUN else program[1:]) + ["first_step", "batch=64"]
+    def measure(command, key):
         seconds, values = until_line(command, "first_step")
         seen.setdefault(key, []).append(statistics.median(values["peak_rss"]))
         return seconds
 
+    arguments = ["first_step", "batch=64"]
     names = ["launch_first_step_2p_vs_lightning", "rss_rank_vs_lightning"]
     try:
-        ours, peer = interleave(lambda: measure(RUN, OURS, "ours"), lambda: measure(PEER_RUN, PEER, "peer"))
+        ours, peer = interleave(lambda: measure(RUN + OURS + arguments, "ours"), lambda: measure(PEER + arguments + TWO, "peer"))
         add(names[0], ours, peer, "Lightning Fabric", "seconds", 0.25)
         add(names[1], statistics.median(seen["ours"]), statistics.median(seen["peer"]), "Lightning Fabric", "bytes", 0.5)
     except Missing as reason:
@@ -257,7 +257,7 @@ def scaling():
     """One process's step time over two processes' (each with the same batch): 1 is ideal."""
     arguments = ["ddp", "batch=64", f"steps={scaled(20)}"]
     names = [("ddp_scaling_2p", "ideal", round(1 / 0.97, 4)), ("ddp_scaling_2p_lightning", "Lightning Fabric", 1.0)]
-    commands = [OURS + arguments, RUN + OURS + arguments, PEER + arguments, PEER_RUN + PEER[1:] + arguments]
+    commands = [OURS + arguments, RUN + OURS + arguments, PEER + arguments, PEER + arguments + TWO]
     try:
         one, two, peer_one, peer_two = steps(*commands)
         add(names[0][0], one / two, 1.0, names[0][1], "efficiency", names[0][2], rate=True)
@@ -345,6 +345,9 @@ BENCHES = [
     (["bf16_mixed_step_vs_lightning"], bf16),
 ]
 
+load = os.getloadavg()[0]
+print(f"{ROUNDS} rounds, one thread, {os.cpu_count()} processors, load average {load:.1f}"
+      + (" (busy: times are doubtful)" if load > 0.5 * (os.cpu_count() or 1) else ""))  # fmt: skip
 wanted = {name for name in options.only.split(",") if name}
 print(f"{'row':34} {'ours':>11} {'peer':>11} {'unit':9} {'ratio':>8} {'aim':>8}         peer", flush=True)
 for names, bench in BENCHES:
