@@ -51,7 +51,7 @@ static th_status agree(th_ddp *ddp)
         const int64_t *row = all + i * TH__HEADER_PAYLOAD;
         bool joined = row[TH__JOINED_WORD] != 0;
         if (!joined && !root_known++) ddp->root = ddp->group->last_running = i;
-        if (!joined && ddp->options.check_batches && memcmp(row + 1, payload + 1, 3 * sizeof *row) != 0) status = different_batches(ddp, all);
+        if (!joined && ddp->options.check_batches && memcmp(row + 1, payload + 1, 2 * sizeof *row) != 0) status = different_batches(ddp, all);
     }
     free(all);
     return status;
