@@ -1,16 +1,9 @@
-// bridge/c10d.cpp: c10d::Store, the communication backends and their works behind c10d.h.
+// bridge/c10d.cpp: the communication backends and their works behind c10d.h. The stores are in c10d_store.cpp.
 //
 // The method names are those of 1.13; newer versions keep them. Version differences: the base class of a backend (Group
-// below) and the options of TCPStore.
-#include "bridge/c10d.h"
-#include "bridge/compat.hpp"
-#include "bridge/guard.hpp"
+// below).
+#include "bridge/c10d.hpp"
 
-#include <c10/util/Logging.h>
-#include <torch/csrc/distributed/c10d/FileStore.hpp>
-#include <torch/csrc/distributed/c10d/HashStore.hpp>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #ifdef USE_C10D_GLOO
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #endif
@@ -21,14 +14,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupMPI.hpp>
 #endif
 
-#include <cstdlib>
-#include <cstring>
-#include <exception>
-#include <functional>
-#include <future>
-#include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #if BRIDGE_TORCH_AT_LEAST(2, 0)
@@ -39,11 +25,6 @@ using Group = c10d::Backend;
 using Group = c10d::ProcessGroup;
 #endif
 
-struct th__store {
-    c10::intrusive_ptr<c10d::Store> store;
-    c10d::TCPStore *tcp = nullptr;
-};
-
 struct th__comm {
     c10::intrusive_ptr<Group> group;
 };
@@ -53,52 +34,13 @@ struct th__work {
     std::vector<at::Tensor> tensors; // what the operation reads and writes, alive until the work is freed
 };
 
+using bridge::guarded;
+using bridge::milliseconds;
+using bridge::report;
+using bridge::with_deadline;
+
 namespace
 {
-
-using std::chrono::milliseconds;
-
-void report(th__comm_error *error, th_status status, const char *text) noexcept
-{
-    error->status = status;
-    size_t n = 0;
-    for (; text[n] && n + 1 < sizeof error->text; n++) {
-        // The C++ backtrace, and the stack that TCPStore adds after a blank, are of no use to the caller.
-        if (text[n] == '\n' || std::strncmp(text + n, "Exception raised from", 21) == 0) {
-            break;
-        }
-        error->text[n] = text[n];
-    }
-    error->text[n] = '\0';
-}
-
-th_status classify(const char *text) noexcept
-{
-    for (const char *word : {"imed out", "imeout", "IMEOUT"}) {
-        if (std::strstr(text, word)) {
-            return TH_ERR_TIMEOUT;
-        }
-    }
-    return TH_ERR_DISTRIBUTED;
-}
-
-// Runs `f` and returns its result; an exception becomes *error and the default value of the result.
-template <class F>
-auto guarded(th__comm_error *error, F &&f) noexcept -> decltype(f())
-{
-    error->status = TH_OK;
-    error->text[0] = '\0';
-    try {
-        return f();
-    } catch (const c10::Error &e) {
-        report(error, classify(e.what_without_backtrace()), e.what_without_backtrace());
-    } catch (const std::exception &e) {
-        report(error, classify(e.what()), e.what());
-    } catch (...) {
-        report(error, TH_ERR_DISTRIBUTED, "an exception of unknown type");
-    }
-    return decltype(f())();
-}
 
 template <class F>
 th__work *started(th__comm_error *error, std::vector<at::Tensor> tensors, F &&f) noexcept
@@ -121,32 +63,6 @@ std::vector<at::Tensor> list(th_tensors tensors)
 
 c10d::ReduceOp reduce_op(th__comm_op op) { return c10d::ReduceOp(static_cast<c10d::ReduceOp::RedOpType>(op)); }
 
-// Runs `f` on a thread of its own and waits for it up to a deadline; past it, throws and leaves the thread to itself.
-// For calls that have no timeout of their own or one that cannot be chosen freely.
-template <class T>
-T with_deadline(int64_t deadline_ms, std::function<T()> f)
-{
-    auto task = std::make_shared<std::packaged_task<T()>>(std::move(f));
-    auto result = task->get_future();
-    std::thread([task] { (*task)(); }).detach();
-    if (result.wait_for(milliseconds(deadline_ms)) != std::future_status::ready) {
-        throw std::runtime_error("timed out");
-    }
-    return result.get();
-}
-
-// c10d prints C++ stacks as warnings when a peer has gone. We say what happened ourselves; TORCH_CPP_LOG_LEVEL brings them back.
-void quiet_log()
-{
-    if (!std::getenv("TORCH_CPP_LOG_LEVEL")) {
-        FLAGS_caffe2_log_level = 2;
-    }
-}
-
-th__store *new_store(c10::intrusive_ptr<c10d::Store> store, c10d::TCPStore *tcp = nullptr)
-{
-    return new th__store{std::move(store), tcp};
-}
 
 #if defined(USE_C10D_GLOO)
 std::vector<std::string> split(const char *text)
@@ -184,132 +100,6 @@ extern "C" bool th__comm_has_backend(const char *backend)
     }
 #endif
     return false;
-}
-
-// ---------------------------------------------------------------- stores
-
-extern "C" th__store *th__store_tcp(const char *host, int port, bool server, bool multi_tenant, int64_t timeout_ms,
-                                    th__comm_error *error)
-{
-    return guarded(error, [&]() -> th__store * {
-        quiet_log();
-        c10d::TCPStoreOptions options;
-        options.port = static_cast<uint16_t>(port);
-        options.isServer = server;
-        options.waitWorkers = false; // src/dist counts arrivals itself, so that it can name who is missing
-        options.timeout = milliseconds(timeout_ms);
-        options.multiTenant = multi_tenant;
-#if BRIDGE_TORCH_AT_LEAST(2, 0)
-        options.useLibUV =
-            false; // distributions build without libuv, and the plain server speaks with both kinds of client
-#endif
-        auto store = c10::make_intrusive<c10d::TCPStore>(host, options);
-        auto *tcp = store.get();
-        return new_store(std::move(store), tcp);
-    });
-}
-
-extern "C" th__store *th__store_file(const char *path, int world_size, int64_t timeout_ms, th__comm_error *error)
-{
-    return guarded(error, [&]() -> th__store * {
-        auto store = c10::make_intrusive<c10d::FileStore>(path, world_size);
-        store->setTimeout(milliseconds(timeout_ms));
-        return new_store(std::move(store));
-    });
-}
-
-extern "C" th__store *th__store_hash(int64_t timeout_ms, th__comm_error *error)
-{
-    return guarded(error, [&]() -> th__store * {
-        auto store = c10::make_intrusive<c10d::HashStore>();
-        store->setTimeout(milliseconds(timeout_ms));
-        return new_store(std::move(store));
-    });
-}
-
-extern "C" th__store *th__store_prefix(th__store *store, const char *prefix, th__comm_error *error)
-{
-    return guarded(error, [&]() -> th__store * {
-        return new_store(c10::make_intrusive<c10d::PrefixStore>(prefix, store->store));
-    });
-}
-
-extern "C" void th__store_free(th__store *store)
-{
-    th__comm_error ignored;
-    guarded(&ignored, [&] { return delete store, true; });
-}
-
-extern "C" int th__store_port(th__store *store) { return store->tcp ? store->tcp->getPort() : 0; }
-
-extern "C" bool th__store_set_timeout(th__store *store, int64_t timeout_ms, th__comm_error *error)
-{
-    return guarded(error, [&] { return store->store->setTimeout(milliseconds(timeout_ms)), true; });
-}
-
-extern "C" bool th__store_set(th__store *store, const char *key, const void *data, size_t size, th__comm_error *error)
-{
-    return guarded(error, [&] {
-        auto *bytes = static_cast<const uint8_t *>(data);
-        store->store->set(key, std::vector<uint8_t>(bytes, bytes + size));
-        return true;
-    });
-}
-
-extern "C" bool th__store_get(th__store *store, const char *key, void **data, size_t *size, th__comm_error *error)
-{
-    return guarded(error, [&] {
-        std::vector<uint8_t> value = store->store->get(key);
-        char *copy = static_cast<char *>(std::malloc(value.size() + 1));
-        if (!copy) {
-            throw std::bad_alloc();
-        }
-        std::memcpy(copy, value.data(), value.size());
-        copy[value.size()] = '\0';
-        *data = copy;
-        *size = value.size();
-        return true;
-    });
-}
-
-extern "C" bool th__store_check(th__store *store, const char *key, th__comm_error *error)
-{
-    return guarded(error, [&] { return store->store->check({key}); });
-}
-
-extern "C" bool th__store_add(th__store *store, const char *key, int64_t delta, int64_t *result, th__comm_error *error)
-{
-    return guarded(error, [&] { return *result = store->store->add(key, delta), true; });
-}
-
-extern "C" bool th__store_wait(th__store *store, const char *key, int64_t timeout_ms, th__comm_error *error)
-{
-    return guarded(error, [&] { return store->store->wait({key}, milliseconds(timeout_ms)), true; });
-}
-
-extern "C" bool th__store_peek(th__store *store, const char *const *keys, size_t n, char *values, size_t value_size,
-                               int64_t deadline_ms, th__comm_error *error)
-{
-    return guarded(error, [&] {
-        std::vector<std::string> names(keys, keys + n);
-        auto inner = store->store;
-        auto found = with_deadline<std::vector<std::string>>(deadline_ms, [names, inner] {
-            std::vector<std::string> texts;
-            for (const auto &name : names) {
-                if (inner->check({name})) {
-                    auto value = inner->get(name);
-                    texts.emplace_back(value.begin(), value.end());
-                } else {
-                    texts.emplace_back();
-                }
-            }
-            return texts;
-        });
-        for (size_t i = 0; i < n; i++) {
-            std::snprintf(values + i * value_size, value_size, "%s", found[i].c_str());
-        }
-        return true;
-    });
 }
 
 // ---------------------------------------------------------------- communicators
