@@ -218,12 +218,33 @@ static void pending_errors(void **state)
     assert_int_equal(th__objects_live(NULL), 0);
 }
 
+/* Whichever allocation fails, the error is that, nothing leaks and the next try works. */
+static void memory_runs_out(void **state)
+{
+    (void)state;
+    long n = 1;
+    for (;; n++) {
+        th__fail_allocation(n);
+        fabric_strategy *s = RESOLVE(.accelerator = "cpu", .strategy = "DDP", .devices = "70", .precision = "bf16",
+                                     .plugins = FABRIC_PLUGINS(fabric_plugin(kubeflow()), fabric_plugin(io())));
+        th__fail_allocation(0);
+        if (s != NULL) {
+            fabric_strategy_free(s);
+            break;
+        }
+        assert_int_equal(th_error(), TH_ERR_MEMORY);
+        th_error_clear();
+        assert_int_equal(th__objects_live(NULL), 0);
+    }
+    assert_true(n > 10);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(plugins), TEST(strategies_with_parts), TEST(strategies_with_devices), TEST(fallbacks),
         TEST(environment_overrides), TEST(environment_alone), TEST(order_of_errors), TEST(environments),
-        TEST(pending_errors),
+        TEST(pending_errors), TEST(memory_runs_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "base/memory.h"
 #include "base/object.h"
 #include "fabric/connector.h"
 #include "fake_accelerator.h"

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/object.h"
 #include "environments/internal.h"
 #include <stdio.h>

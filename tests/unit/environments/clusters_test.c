@@ -340,6 +340,28 @@ static void lsf_errors(void **state)
     unlink(empty);
 }
 
+static void memory_runs_out(void **state)
+{
+    (void)state;
+    char file[] = "/tmp/cfabric-rankfile-XXXXXX";
+    lsf_setup(file, "batch\na\nb\nc\nd\ne\nf\ng\nh\ni\nj\n");
+    fabric__environment_fake_hostname("j");
+    static const char *const names[] = {"torchelastic", "slurm", "lsf", "lightning", "kubeflow"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        fabric_environment *environment = NULL;
+        for (long n = 1; environment == NULL; n++) {
+            th__fail_allocation(n);
+            environment = fabric_environment_create(names[i]);
+            th__fail_allocation(0);
+            if (environment != NULL) continue;
+            expect_error(TH_ERR_MEMORY, NULL, NULL);
+            assert_int_equal(th__objects_live(NULL), 0);
+        }
+        fabric_environment_free(environment);
+    }
+    unlink(file);
+}
+
 /* ---- kubeflow */
 
 static void kubeflow(void **state)
@@ -375,7 +397,7 @@ int main(void)
         TEST(torchelastic_defaults), TEST(torchelastic_variables), TEST(torchelastic_validation), TEST(slurm_defaults),
         TEST(slurm_variables), TEST(slurm_user_address_wins), TEST(slurm_bad_values), TEST(slurm_node_lists),
         TEST(slurm_ntasks_without_per_node), TEST(slurm_validation), TEST(slurm_contradicting_counts), TEST(slurm_settings),
-        TEST(slurm_srun_hint), TEST(lsf_job), TEST(lsf_errors), TEST(kubeflow),
+        TEST(slurm_srun_hint), TEST(lsf_job), TEST(lsf_errors), TEST(memory_runs_out), TEST(kubeflow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/object.h"
 #include "bridge/bridge.h"
 #include "precision/internal.h"
@@ -76,6 +77,24 @@ static void constructor_errors(void **state)
     th_error_set(TH_ERR_RUNTIME, "before");
     assert_null(fabric_precision_mixed("16-mixed", .scaler = NULL));
     expect_error(TH_ERR_RUNTIME, "before");
+}
+
+static void memory_runs_out(void **state)
+{
+    (void)state;
+    static const char *const all[] = {"32-true", "64-true", "bf16-true", "bf16-mixed", "16-mixed"};
+    for (size_t i = 0; i < (th__half_works_on_cpu() ? 5u : 4u); i++) {
+        fabric_precision *p = NULL;
+        for (long n = 1; p == NULL; n++) {
+            th__fail_allocation(n);
+            p = fabric_precision_create(all[i], TH_DEVICE_CPU);
+            th__fail_allocation(0);
+            if (p != NULL) continue;
+            expect_error(TH_ERR_MEMORY, "");
+            assert_int_equal(th__objects_live(NULL), 0);
+        }
+        fabric_precision_free(p);
+    }
 }
 
 /* ---- a model that looks at what it is given */
@@ -436,7 +455,7 @@ static void users_precisions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(names), TEST(constructor_errors), TEST(dtypes_everywhere), TEST(full_precision_leaves_everything),
+        TEST(names), TEST(constructor_errors), TEST(memory_runs_out), TEST(dtypes_everywhere), TEST(full_precision_leaves_everything),
         TEST(contexts_end_after_errors), TEST(autocast_regions_nest), TEST(every_name_trains_or_is_refused),
         TEST(overflow_skips_one_step), TEST(overflow_on_another_rank), TEST(what_a_scaler_cannot_do), TEST(state_of_a_scaler),
         TEST(users_precisions),
