@@ -1,7 +1,8 @@
 """Runs a C example beside a Python script and compares their losses bit for bit. Exit code 77 means: cannot be compared here.
 
-    compare_losses.py PYTHON SCRIPT PROGRAM STEPS [--data PATH] [--precision NAME]
+    compare_losses.py PYTHON SCRIPT PROGRAM STEPS [--epochs N] [--data PATH] [--precision NAME]
 
+With several epochs each has STEPS steps, followed by as many of evaluation.
 "--data generated" makes a text for the language model, where WikiText-2 is not at hand.
 """
 import os
@@ -11,6 +12,7 @@ import tempfile
 
 python, script, program, steps = sys.argv[1:5]
 extra = sys.argv[5:]
+epochs = int(extra[extra.index("--epochs") + 1]) if "--epochs" in extra else 1
 
 check = subprocess.run([python, "-c", "import torch; print(torch.__version__.split('+')[0])"], capture_output=True, text=True)
 if check.returncode != 0:
@@ -41,16 +43,17 @@ with tempfile.TemporaryDirectory() as folder:
         [python, script, "--steps", steps, "--threads", "1", *extra], stdout=subprocess.PIPE, text=True, env=environment
     )
     path = os.path.join(folder, "losses")
-    command = [program, "--epochs", "1", "--limit-batches", steps, "--threads", "1", "--log-losses", path, *extra]
+    command = [program, *(["--epochs", "1"] if epochs == 1 else []), "--limit-batches", steps, "--threads", "1", "--log-losses", path, *extra]
     ours = subprocess.run(command, stdout=subprocess.DEVNULL, env=environment)
     theirs = expected.communicate()[0].split()
     if expected.returncode != 0 or ours.returncode != 0:
         sys.exit(f"exit codes: {script} {expected.returncode}, {program} {ours.returncode}")
     with open(path) as f:
         got = f.read().split()
-if len(got) != int(steps) or len(theirs) != int(steps):
-    sys.exit(f"{len(got)} and {len(theirs)} losses, expected {steps} of each")
+count = int(steps) * epochs
+if len(got) != count or len(theirs) != count:
+    sys.exit(f"{len(got)} and {len(theirs)} losses, expected {count} of each")
 for i, (a, b) in enumerate(zip(got, theirs)):
     if float.fromhex(a) != float.fromhex(b):
         sys.exit(f"step {i}: {float.fromhex(a)!r} ({a}) in C, {float.fromhex(b)!r} ({b}) in Python")
-print(f"{steps} losses are equal to the last bit (torch {check.stdout.strip()}); the last is {float.fromhex(got[-1])}")
+print(f"{count} losses are equal to the last bit (torch {check.stdout.strip()}); the last is {float.fromhex(got[-1])}")

@@ -1,7 +1,7 @@
 """Losses of the image classifier, as Lightning Fabric (or plain PyTorch, where Lightning is not installed) computes them: one hexadecimal
 number per line. The C program examples/image_classifier must print the same bits.
 
-    image_classifier.py [--steps 200] [--data FOLDER] [--threads 1] [--precision 32-true] [--no-fabric]
+    image_classifier.py [--steps 200] [--epochs 1] [--data FOLDER] [--threads 1] [--precision 32-true] [--no-fabric]
 """
 import argparse
 import gzip
@@ -54,9 +54,18 @@ class Net(nn.Module):
         return F.log_softmax(self.fc2(x), dim=1)
 
 
+def forward(model, data, autocast):
+    """What Fabric does around a forward with bf16-mixed, for Pythons without Lightning."""
+    if not autocast:
+        return model(data)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return model(data.to(torch.bfloat16)).float()
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--data", default="/usr/share/datasets/fashion-mnist")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--precision", default=None)
@@ -72,26 +81,38 @@ def main():
             fabric = Fabric(accelerator="cpu", devices=1, precision=args.precision)
         except ImportError:
             pass
+    autocast = fabric is None and args.precision == "bf16-mixed"
     if fabric is not None:
         fabric.seed_everything(1, verbose=False)
     else:
         torch.manual_seed(1)
 
     loader = torch.utils.data.DataLoader(Images(args.data, "train"), batch_size=64, shuffle=True)
+    test_loader = torch.utils.data.DataLoader(Images(args.data, "t10k"), batch_size=64)
     model = Net()
     optimizer = torch.optim.Adadelta(model.parameters(), lr=1.0)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.7)
     if fabric is not None:
         model, optimizer = fabric.setup(model, optimizer)
-        loader = fabric.setup_dataloaders(loader)
-    model.train()
-    for step, (data, target) in enumerate(loader, 1):
-        optimizer.zero_grad()
-        loss = F.nll_loss(model(data), target)
-        fabric.backward(loss) if fabric is not None else loss.backward()
-        optimizer.step()
-        print(loss.item().hex())
-        if step == args.steps:
-            break
+        loader, test_loader = fabric.setup_dataloaders(loader, test_loader)
+    for epoch in range(args.epochs):
+        model.train()
+        for step, (data, target) in enumerate(loader, 1):
+            optimizer.zero_grad()
+            loss = F.nll_loss(forward(model, data, autocast), target)
+            fabric.backward(loss) if fabric is not None else loss.backward()
+            optimizer.step()
+            print(loss.item().hex())
+            if step == args.steps:
+                break
+        if epoch + 1 < args.epochs:
+            model.eval()
+            with torch.no_grad():
+                for step, (data, target) in enumerate(test_loader, 1):
+                    forward(model, data, autocast)
+                    if step == args.steps:
+                        break
+            scheduler.step()
 
 
 main()
