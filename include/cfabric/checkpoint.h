@@ -43,5 +43,13 @@ FABRIC_API th_tensor *th_safetensors_get(th_safetensors *file, const char *name)
 /** The metadata, an empty dict if there is none. [owned] */
 FABRIC_API FABRIC_NODISCARD th_value *th_safetensors_metadata(th_safetensors *file);
 
+/* ---- TorchScript: modules that Python exported with torch.jit.save */
+
+/** torch.jit.load(path, map_location="cpu"): a module whose code comes from the file. Its parameters and buffers have PyTorch's dotted names and
+ * train, move and save like any other module's. Several inputs and outputs go through th_forward_n; only tensors are possible. [owned] */
+FABRIC_API FABRIC_NODISCARD th_module *th_nn_script_load(const char *path);
+/** torch.jit.save: writes such a module with its present parameters, atomically. Another module is TH_ERR_TYPE. */
+FABRIC_API th_status th_nn_script_save(th_module *module, const char *path);
+
 TH_END_DECLS
 #endif

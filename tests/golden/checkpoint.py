@@ -5,6 +5,7 @@
     checkpoint.py golden DIR    writes the few small files that are kept in the repository
     checkpoint.py safetensors DIR   reads DIR/*.safetensors, if the safetensors package is there
     checkpoint.py sharded_write|sharded_read|sharded_consolidated DIR   distributed checkpoints (PyTorch 2.3 and later)
+    checkpoint.py script_make|script_check DIR   TorchScript modules
 Exits with 77 when torch is missing."""
 import io, os, sys, zipfile
 from collections import OrderedDict, Counter
@@ -298,8 +299,50 @@ def sharded_consolidated(folder):
         assert again["pair"][1].data_ptr() == again["pair"][0].data_ptr() + 4
 
 
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.ReLU())
+        self.head = torch.nn.Linear(8, 3)
+        self.frozen = torch.nn.Parameter(torch.ones(3), requires_grad=False)
+        self.register_buffer("offset", torch.full((3,), 0.5))
+
+    def forward(self, x):
+        return self.head(self.body(x)) * self.frozen + self.offset
+
+
+def script_step(net):
+    x = torch.linspace(-1, 1, 24).reshape(6, 4)
+    optimizer = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        net(x).square().mean().backward()
+        optimizer.step()
+
+
+def script_make(folder):
+    torch.manual_seed(3)
+    net = Net()
+    torch.jit.save(torch.jit.script(net), os.path.join(folder, "net.pt"))
+    script_step(net)
+    torch.save(net.state_dict(), os.path.join(folder, "trained.pt"))
+
+
+def script_check(folder):
+    """C loaded net.pt, did the same three steps and saved it as again.pt."""
+    again = torch.jit.load(os.path.join(folder, "again.pt"))
+    wanted = torch.load(os.path.join(folder, "trained.pt"))
+    got = again.state_dict()
+    assert list(sorted(got)) == list(sorted(wanted)), (list(got), list(wanted))
+    for key in wanted:
+        torch.testing.assert_close(got[key], wanted[key], rtol=1e-6, atol=1e-7)
+    assert not again.training
+    again(torch.ones(2, 4))
+
+
 if __name__ == "__main__":
     import warnings
     warnings.filterwarnings("ignore")
     {"make": make, "compare": compare, "golden": golden, "safetensors": safetensors, "safetensors_golden": safetensors_golden,
-     "sharded_write": sharded_write, "sharded_read": sharded_read, "sharded_consolidated": sharded_consolidated}[sys.argv[1]](sys.argv[2])
+     "sharded_write": sharded_write, "sharded_read": sharded_read, "sharded_consolidated": sharded_consolidated,
+     "script_make": script_make, "script_check": script_check}[sys.argv[1]](sys.argv[2])
