@@ -9,7 +9,7 @@ below() {
     case $1 in
     base) echo "" ;;
     environments | launch) echo "base" ;;
-    cli) echo "base environments launch" ;;
+    cli) echo "base environments launch checkpoint" ;; # checkpoint: its torch-free files, for consolidate
     bridge) echo "base tensor" ;; # the bridge hangs handles into scopes: tensor/internal.h only
     ops) echo "base bridge" ;;
     tensor) echo "base bridge" ;;
