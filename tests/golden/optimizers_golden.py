@@ -153,8 +153,10 @@ for case, maker in CASES.items():
         run(case, maker, kind)
 for case, maker in GROUPED.items():
     run(case, maker, torch.float32)
-for case in ("sgd_dampening", "adam_amsgrad", "adadelta_options", "rmsprop_options", "adagrad"):
+for case in ("sgd_dampening", "adadelta_options", "rmsprop_options", "adagrad"):
     run(case, CASES[case], torch.complex64)
+if NEWER:  # 1.13 has no maximum for complex tensors
+    run("adam_amsgrad", CASES["adam_amsgrad"], torch.complex64)
 if NEWER:
     for case, maker in NEWER_CASES.items():
         for kind in (torch.float32, torch.float64):

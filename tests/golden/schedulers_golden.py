@@ -66,7 +66,7 @@ KINDS = {int: "int", float: "float", bool: "bool", str: "str", list: "list", typ
 
 
 def kind(value):
-    return "dict" if isinstance(value, dict) else KINDS[type(value)]
+    return "dict" if isinstance(value, dict) else KINDS.get(type(value), "other")
 
 
 def keys(state):
@@ -74,6 +74,8 @@ def keys(state):
     return sorted(f"{k}={kind(v)}".replace("=int", "=number").replace("=float", "=number") for k, v in state.items())
 
 
+if VERSION < (2, 2):  # where CyclicLR cannot move Adam's betas
+    del CASES["cyclic2"]
 expected, state_keys = {}, {}
 for name, make in CASES.items():
     a, b = (torch.nn.Parameter(torch.ones(n)) for n in (2, 3))
@@ -96,7 +98,7 @@ for name, make in CASES.items():
             scheduler.step()
     state_keys[name] = keys(scheduler.state_dict())
 
-found = program_lines()
+found = {key: line for key, line in program_lines().items() if key.split(".")[0] in CASES}
 for name in CASES:
     line = found.pop(f"{name}.keys", "")
     if VERSION >= (2, 10):
