@@ -25,10 +25,10 @@ static void destroy(void *object)
 static const th__class accelerator_class = {"accelerator", destroy};
 
 /* Leaves the function with `failed` while an error is pending or when the argument is no accelerator. */
-#define CHECK(failed)                                                                                              \
-    do {                                                                                                           \
-        if (th__pending() != TH_OK || !th__object_check(accelerator, &accelerator_class, __func__, "accelerator")) \
-            return (failed);                                                                                       \
+#define CHECK(failed)                                                                                                            \
+    do {                                                                                                                         \
+        if (th__pending() != TH_OK || !th__object_check(accelerator, &accelerator_class, __func__, "accelerator"))               \
+            return (failed);                                                                                                     \
     } while (0)
 
 fabric_accelerator *fabric_accelerator_new(const fabric_accelerator_ops *ops, void *self)
@@ -134,7 +134,8 @@ th_status fabric_accelerator_register(const fabric_accelerator_entry *entry)
 {
     TH__CHECK_PENDING();
     if (entry == NULL || entry->size < offsetof(fabric_accelerator_entry, preset) || entry->create == NULL)
-        return TH__FAIL(TH_ERR_VALUE, "an accelerator's entry needs a size of sizeof(fabric_accelerator_entry), a name and create");
+        return TH__FAIL(TH_ERR_VALUE,
+                        "an accelerator's entry needs a size of sizeof(fabric_accelerator_entry), a name and create");
     return th__registry_add(&registry, entry->name, entry, entry->description, TH__SLOT(entry, override));
 }
 

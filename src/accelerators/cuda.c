@@ -18,7 +18,8 @@ static bool is_available(fabric_accelerator *accelerator)
 static const char *unavailable_reason(fabric_accelerator *accelerator)
 {
     (void)accelerator;
-    return "libtorch sees no CUDA device (it may be built for the CPU only, the driver may be missing, or CUDA_VISIBLE_DEVICES hides "
+    return "libtorch sees no CUDA device (it may be built for the CPU only, the driver may be missing, or CUDA_VISIBLE_DEVICES "
+           "hides "
            "them all)";
 }
 
@@ -64,9 +65,10 @@ static void hint_at_tensor_cores(th_device device)
     char name[128];
     if (atomic_flag_test_and_set(&said) || !th__float32_matmul_is_highest()) return;
     if (compute_capability(device.index >= 0 ? device.index : 0, name, (int)sizeof name) >= 8)
-        th__info_rank_zero("You are using a CUDA device ('%s') that has Tensor Cores. To properly utilize them, you should call "
-                           "th_set_float32_matmul_precision(\"medium\" or \"high\"), which will trade-off precision for performance",
-                           name);
+        th__info_rank_zero(
+            "You are using a CUDA device ('%s') that has Tensor Cores. To properly utilize them, you should call "
+            "th_set_float32_matmul_precision(\"medium\" or \"high\"), which will trade-off precision for performance",
+            name);
 }
 
 static th_status setup_device(fabric_accelerator *accelerator, th_device device)
@@ -101,7 +103,8 @@ int fabric_find_usable_cuda_devices(int num_devices, int *out, size_t capacity)
     if (num_devices == 0) return 0;
     int visible = fabric__cuda_count(), found = 0;
     if (visible == 0)
-        return TH__FAIL(TH_ERR_VALUE, "%d devices were requested but there are no visible CUDA devices on this machine", num_devices);
+        return TH__FAIL(TH_ERR_VALUE, "%d devices were requested but there are no visible CUDA devices on this machine",
+                        num_devices);
     if (num_devices > visible)
         return TH__FAIL(TH_ERR_VALUE, "%d devices were requested but this machine only has %d GPUs", num_devices, visible);
     for (int i = 0; i < visible && found != num_devices; i++) {
@@ -110,8 +113,10 @@ int fabric_find_usable_cuda_devices(int num_devices, int *out, size_t capacity)
         found++;
     }
     if (num_devices > 0 && found != num_devices)
-        return TH__FAIL(TH_ERR_RUNTIME, "%d devices were requested but only %d are currently available; the others are occupied by "
-                        "other processes", num_devices, found);
+        return TH__FAIL(TH_ERR_RUNTIME,
+                        "%d devices were requested but only %d are currently available; the others are occupied by "
+                        "other processes",
+                        num_devices, found);
     return found;
 }
 

@@ -41,8 +41,9 @@ static bool scheduled(void)
     return fabric_environment_detects("slurm") || fabric_environment_detects("lsf") || fabric_environment_detects("mpi");
 }
 
-/* Ranks made by torchrun usually see one GPU each, as number 0, while `devices` says how many the job uses on this machine. Under a
- * scheduler the same goes for any number of visible GPUs: asking for more than this task sees is asking for other tasks' GPUs. */
+/* Ranks made by torchrun usually see one GPU each, as number 0, while `devices` says how many the job uses on this machine. Under
+ * a scheduler the same goes for any number of visible GPUs: asking for more than this task sees is asking for other tasks' GPUs.
+ */
 int fabric__parse_gpu_ids(const char *text, int available, const char *class_name, int *out, size_t capacity)
 {
     enum { SOMEWHERE = 1024 };

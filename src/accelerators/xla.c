@@ -17,8 +17,8 @@ static int parse_devices(fabric_accelerator *accelerator, const char *devices, t
 {
     (void)out;
     (void)capacity;
-    return TH__FAIL(TH_ERR_UNAVAILABLE, "devices='%s' is not possible with XLAAccelerator: %s", devices != NULL ? devices : "(null)",
-                    unavailable_reason(accelerator));
+    return TH__FAIL(TH_ERR_UNAVAILABLE, "devices='%s' is not possible with XLAAccelerator: %s",
+                    devices != NULL ? devices : "(null)", unavailable_reason(accelerator));
 }
 
 static const fabric_accelerator_ops ops = {

@@ -9,10 +9,7 @@
 
 namespace {
 
-at::DeviceType kind(th_device_type type)
-{
-    return bridge::device_from(th_device{type, -1}).type();
-}
+at::DeviceType kind(th_device_type type) { return bridge::device_from(th_device{type, -1}).type(); }
 
 #if BRIDGE_TORCH_AT_LEAST(2, 4)
 bool enabled(at::DeviceType type) { return at::autocast::is_autocast_enabled(type); }
@@ -28,8 +25,10 @@ bool on_cpu(at::DeviceType type)
 bool enabled(at::DeviceType type) { return on_cpu(type) ? at::autocast::is_cpu_enabled() : at::autocast::is_enabled(); }
 void set_enabled(at::DeviceType type, bool on)
 {
-    if (on_cpu(type)) at::autocast::set_cpu_enabled(on);
-    else at::autocast::set_enabled(on);
+    if (on_cpu(type))
+        at::autocast::set_cpu_enabled(on);
+    else
+        at::autocast::set_enabled(on);
 }
 at::ScalarType dtype_of(at::DeviceType type)
 {
@@ -37,8 +36,10 @@ at::ScalarType dtype_of(at::DeviceType type)
 }
 void set_dtype(at::DeviceType type, at::ScalarType dtype)
 {
-    if (on_cpu(type)) at::autocast::set_autocast_cpu_dtype(dtype);
-    else at::autocast::set_autocast_gpu_dtype(dtype);
+    if (on_cpu(type))
+        at::autocast::set_autocast_cpu_dtype(dtype);
+    else
+        at::autocast::set_autocast_gpu_dtype(dtype);
 }
 #endif
 

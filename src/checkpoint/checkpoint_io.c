@@ -21,9 +21,9 @@ static void destroy(void *object)
 
 static const th__class io_class = {"checkpoint IO", destroy};
 
-#define CHECK(failed)                                                                                   \
-    do {                                                                                                \
-        if (th__pending() != TH_OK || !th__object_check(io, &io_class, __func__, "io")) return (failed); \
+#define CHECK(failed)                                                                                                            \
+    do {                                                                                                                         \
+        if (th__pending() != TH_OK || !th__object_check(io, &io_class, __func__, "io")) return (failed);                         \
     } while (0)
 
 fabric_checkpoint_io *fabric_checkpoint_io_new(const fabric_checkpoint_io_ops *ops, void *self)
@@ -31,7 +31,8 @@ fabric_checkpoint_io *fabric_checkpoint_io_new(const fabric_checkpoint_io_ops *o
     TH__CHECK_PENDING_NULL();
     if (ops == NULL || ops->size < offsetof(fabric_checkpoint_io_ops, remove) || ops->name == NULL || ops->save == NULL ||
         ops->load == NULL) {
-        TH__FAIL(TH_ERR_VALUE, "the checkpoint IO's table needs a size of sizeof(fabric_checkpoint_io_ops), a name, save and load");
+        TH__FAIL(TH_ERR_VALUE,
+                 "the checkpoint IO's table needs a size of sizeof(fabric_checkpoint_io_ops), a name, save and load");
         return NULL;
     }
     fabric_checkpoint_io *io = th__object_new(&io_class, sizeof *io);

@@ -1,9 +1,9 @@
 /* environments/answers.c: asking an environment object, with the stated default for every slot that its table leaves out. */
 #include "environments/internal.h"
 
-#define OPS_OR_RETURN(failed)                                                                 \
-    void *self = NULL;                                                                        \
-    const fabric_environment_ops *ops = fabric__environment_ops_of(environment, __func__, &self); \
+#define OPS_OR_RETURN(failed)                                                                                                    \
+    void *self = NULL;                                                                                                           \
+    const fabric_environment_ops *ops = fabric__environment_ops_of(environment, __func__, &self);                                \
     if (ops == NULL) return (failed)
 
 /* A negative answer without an error of its own still has to be an error. */
@@ -36,8 +36,7 @@ const char *fabric_environment_main_address(fabric_environment *environment)
 {
     OPS_OR_RETURN(NULL);
     const char *address = ops->main_address(self);
-    if (address == NULL && th__pending() == TH_OK)
-        TH__FAIL(TH_ERR_RUNTIME, "environment '%s' gave no main address", ops->name);
+    if (address == NULL && th__pending() == TH_OK) TH__FAIL(TH_ERR_RUNTIME, "environment '%s' gave no main address", ops->name);
     return th__pending() == TH_OK ? address : NULL;
 }
 

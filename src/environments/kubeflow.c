@@ -22,9 +22,21 @@ static int main_port(void *self)
     return -1;
 }
 
-static int world_size(void *self) { (void)self; return fabric__environment_int("WORLD_SIZE", NAME, HINT); }
-static int global_rank(void *self) { (void)self; return fabric__environment_int("RANK", NAME, HINT); }
-static int local_rank(void *self) { (void)self; return 0; }
+static int world_size(void *self)
+{
+    (void)self;
+    return fabric__environment_int("WORLD_SIZE", NAME, HINT);
+}
+static int global_rank(void *self)
+{
+    (void)self;
+    return fabric__environment_int("RANK", NAME, HINT);
+}
+static int local_rank(void *self)
+{
+    (void)self;
+    return 0;
+}
 
 const fabric_environment_ops fabric__environment_kubeflow = {
     .size = sizeof(fabric_environment_ops),

@@ -62,8 +62,8 @@ static int main_port(void *self)
 {
     local_environment *local = self;
     if (local->main_port < 0)
-        local->main_port = getenv("MASTER_PORT") != NULL ? fabric__environment_port("MASTER_PORT")
-                                                         : fabric_find_free_network_port();
+        local->main_port =
+            getenv("MASTER_PORT") != NULL ? fabric__environment_port("MASTER_PORT") : fabric_find_free_network_port();
     return local->main_port;
 }
 

@@ -58,8 +58,10 @@ static th_status read_hosts(host_list *hosts)
     }
     fclose(file);
     if (status == TH_OK && hosts->count == 0)
-        status = TH__FAIL(TH_ERR_VALUE, "the rank file '%s' names no compute host; expected the launch node and then one host per "
-                          "process", path);
+        status = TH__FAIL(TH_ERR_VALUE,
+                          "the rank file '%s' names no compute host; expected the launch node and then one host per "
+                          "process",
+                          path);
     return status;
 }
 
@@ -106,8 +108,10 @@ static th_status create(void **self)
     host_list hosts = {0};
     th_status status = fill(lsf, &hosts);
     free(hosts.names);
-    if (status != TH_OK) free(lsf);
-    else *self = lsf;
+    if (status != TH_OK)
+        free(lsf);
+    else
+        *self = lsf;
     return status;
 }
 
@@ -119,14 +123,28 @@ static int node_rank(void *self) { return ((lsf_environment *)self)->node_rank; 
 static int jsm_variable(const char *variable, const char *what)
 {
     if (getenv(variable) != NULL) return fabric__environment_int(variable, NAME, NULL);
-    TH__FAIL(TH_ERR_VALUE, "cannot determine %s: environment variable '%s' not found; make sure you run your executable with "
-             "`jsrun`", what, variable);
+    TH__FAIL(TH_ERR_VALUE,
+             "cannot determine %s: environment variable '%s' not found; make sure you run your executable with "
+             "`jsrun`",
+             what, variable);
     return -1;
 }
 
-static int world_size(void *self) { (void)self; return jsm_variable("JSM_NAMESPACE_SIZE", "world size"); }
-static int global_rank(void *self) { (void)self; return jsm_variable("JSM_NAMESPACE_RANK", "global rank"); }
-static int local_rank(void *self) { (void)self; return jsm_variable("JSM_NAMESPACE_LOCAL_RANK", "local rank"); }
+static int world_size(void *self)
+{
+    (void)self;
+    return jsm_variable("JSM_NAMESPACE_SIZE", "world size");
+}
+static int global_rank(void *self)
+{
+    (void)self;
+    return jsm_variable("JSM_NAMESPACE_RANK", "global rank");
+}
+static int local_rank(void *self)
+{
+    (void)self;
+    return jsm_variable("JSM_NAMESPACE_LOCAL_RANK", "local rank");
+}
 
 const fabric_environment_ops fabric__environment_lsf = {
     .size = sizeof(fabric_environment_ops),

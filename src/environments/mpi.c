@@ -14,15 +14,16 @@
 
 typedef struct mpi_family {
     const char *name;
-    const char *rank;        /* the variable that tells the family */
+    const char *rank; /* the variable that tells the family */
     const char *size;
     const char *local_rank;
     const char *local_size;
-    const char *node_rank;   /* index of the host, where the launcher tells it */
+    const char *node_rank; /* index of the host, where the launcher tells it */
 } mpi_family;
 
 static const mpi_family families[] = {
-    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", NULL},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
+     NULL},
     {"MVAPICH2", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE", NULL},
     {"MVAPICH", "MVP_COMM_WORLD_RANK", "MVP_COMM_WORLD_SIZE", "MVP_COMM_WORLD_LOCAL_RANK", "MVP_COMM_WORLD_LOCAL_SIZE", NULL},
     {"PALS", "PALS_RANKID", "PALS_SIZE", "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE", "PALS_NODEID"},
@@ -74,7 +75,7 @@ static th_status create(void **self)
         return th__pending();
     }
     return TH__FAIL(TH_ERR_RUNTIME, "no MPI launcher's variables were found (OMPI_COMM_WORLD_RANK, MV2_COMM_WORLD_RANK, "
-                    "PALS_RANKID, PMI_RANK, PMIX_RANK); start the program with mpirun or mpiexec");
+                                    "PALS_RANKID, PMI_RANK, PMIX_RANK); start the program with mpirun or mpiexec");
 }
 
 static int world_size(void *self)
@@ -135,8 +136,9 @@ static int node_rank(void *self)
         if (rank % here == local) return rank / here;
         if (rank / nodes == local) return rank % nodes;
     }
-    TH__FAIL(TH_ERR_RUNTIME, NAME ": the index of this host cannot be told from rank %d of %d, local rank %d of %d; set NODE_RANK",
-             rank, all, local, here);
+    TH__FAIL(TH_ERR_RUNTIME,
+             NAME ": the index of this host cannot be told from rank %d of %d, local rank %d of %d; set NODE_RANK", rank, all,
+             local, here);
     return -1;
 }
 
@@ -147,7 +149,7 @@ static const char *main_address(void *self)
     if (address != NULL) return address;
     if (on_one_host()) return "127.0.0.1";
     TH__FAIL(TH_ERR_RUNTIME, NAME ": a job on several hosts needs the address of rank 0's host; pass it to every process, for "
-             "example `mpirun -x MASTER_ADDR=node0 ...`");
+                                  "example `mpirun -x MASTER_ADDR=node0 ...`");
     return NULL;
 }
 

@@ -76,7 +76,8 @@ static void warn_if_srun_is_not_used(void)
     char command[64 + 1];
     srun_command(command, sizeof command);
     th__warn_rank_zero("The `srun` command is available on your system but is not used. HINT: If your intention is to run "
-                       "on SLURM, prepend your command with `srun` like so: %s ...", command);
+                       "on SLURM, prepend your command with `srun` like so: %s ...",
+                       command);
 }
 
 static bool detect(void)
@@ -94,7 +95,8 @@ static th_status check_variables(void)
     if (ntasks > 1 && getenv("SLURM_NTASKS_PER_NODE") == NULL)
         return TH__FAIL(TH_ERR_RUNTIME,
                         "`--ntasks=%d` was set in the SLURM script, but this variable is not supported. HINT: Use "
-                        "`--ntasks-per-node=%d` instead", ntasks, ntasks);
+                        "`--ntasks-per-node=%d` instead",
+                        ntasks, ntasks);
     return TH_OK;
 }
 
@@ -214,9 +216,21 @@ static int world_size(void *self)
     return per_node < 0 || nodes < 0 ? -1 : per_node * nodes;
 }
 
-static int global_rank(void *self) { (void)self; return fabric__environment_int("SLURM_PROCID", NAME, HINT); }
-static int local_rank(void *self) { (void)self; return fabric__environment_int("SLURM_LOCALID", NAME, HINT); }
-static int node_rank(void *self) { (void)self; return fabric__environment_int("SLURM_NODEID", NAME, HINT); }
+static int global_rank(void *self)
+{
+    (void)self;
+    return fabric__environment_int("SLURM_PROCID", NAME, HINT);
+}
+static int local_rank(void *self)
+{
+    (void)self;
+    return fabric__environment_int("SLURM_LOCALID", NAME, HINT);
+}
+static int node_rank(void *self)
+{
+    (void)self;
+    return fabric__environment_int("SLURM_NODEID", NAME, HINT);
+}
 
 /* The two comparisons users know come first and give the fix; then whatever else contradicts the requested world. */
 static th_status validate_settings(void *self, int num_devices, int num_nodes)
@@ -228,15 +242,20 @@ static th_status validate_settings(void *self, int num_devices, int num_nodes)
     int ntasks = fabric__environment_int_or("SLURM_NTASKS", NAME, num_devices * num_nodes);
     TH__CHECK_PENDING();
     if (per_node != num_devices)
-        return TH__FAIL(TH_ERR_VALUE, "devices=%d was set, but the number of tasks per node configured in SLURM "
-                        "`--ntasks-per-node=%d` does not match. HINT: Set devices=%d", num_devices, per_node, per_node);
+        return TH__FAIL(TH_ERR_VALUE,
+                        "devices=%d was set, but the number of tasks per node configured in SLURM "
+                        "`--ntasks-per-node=%d` does not match. HINT: Set devices=%d",
+                        num_devices, per_node, per_node);
     if (nodes != num_nodes)
-        return TH__FAIL(TH_ERR_VALUE, "num_nodes=%d was set, but the number of nodes configured in SLURM `--nodes=%d` does not "
-                        "match. HINT: Set num_nodes=%d", num_nodes, nodes, nodes);
+        return TH__FAIL(TH_ERR_VALUE,
+                        "num_nodes=%d was set, but the number of nodes configured in SLURM `--nodes=%d` does not "
+                        "match. HINT: Set num_nodes=%d",
+                        num_nodes, nodes, nodes);
     if (ntasks != num_devices * num_nodes)
-        return TH__FAIL(TH_ERR_VALUE, "SLURM counts contradict each other: SLURM_NTASKS=%d, but devices=%d times num_nodes=%d "
-                        "(SLURM_NTASKS_PER_NODE=%d, SLURM_NNODES=%d) make %d processes", ntasks, num_devices, num_nodes,
-                        per_node, nodes, num_devices * num_nodes);
+        return TH__FAIL(TH_ERR_VALUE,
+                        "SLURM counts contradict each other: SLURM_NTASKS=%d, but devices=%d times num_nodes=%d "
+                        "(SLURM_NTASKS_PER_NODE=%d, SLURM_NNODES=%d) make %d processes",
+                        ntasks, num_devices, num_nodes, per_node, nodes, num_devices * num_nodes);
     return TH_OK;
 }
 

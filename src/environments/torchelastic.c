@@ -30,10 +30,26 @@ static int main_port(void *self)
     return fabric__environment_port("MASTER_PORT");
 }
 
-static int world_size(void *self) { (void)self; return fabric__environment_int("WORLD_SIZE", NAME, HINT); }
-static int global_rank(void *self) { (void)self; return fabric__environment_int("RANK", NAME, HINT); }
-static int local_rank(void *self) { (void)self; return fabric__environment_int("LOCAL_RANK", NAME, HINT); }
-static int node_rank(void *self) { (void)self; return fabric__environment_int_or("GROUP_RANK", NAME, 0); }
+static int world_size(void *self)
+{
+    (void)self;
+    return fabric__environment_int("WORLD_SIZE", NAME, HINT);
+}
+static int global_rank(void *self)
+{
+    (void)self;
+    return fabric__environment_int("RANK", NAME, HINT);
+}
+static int local_rank(void *self)
+{
+    (void)self;
+    return fabric__environment_int("LOCAL_RANK", NAME, HINT);
+}
+static int node_rank(void *self)
+{
+    (void)self;
+    return fabric__environment_int_or("GROUP_RANK", NAME, 0);
+}
 
 static th_status validate_settings(void *self, int num_devices, int num_nodes)
 {

@@ -84,8 +84,13 @@ static th_status bind(fabric__choices *choices)
 fabric_strategy *fabric__connector_resolve(const struct fabric_new_args *args)
 {
     fabric__choices choices = {
-        .accelerator = args->accelerator, .strategy = args->strategy, .devices = args->devices, .num_nodes = args->num_nodes,
-        .precision = args->precision, .accelerator_object = args->accelerator_object, .strategy_object = args->strategy_object,
+        .accelerator = args->accelerator,
+        .strategy = args->strategy,
+        .devices = args->devices,
+        .num_nodes = args->num_nodes,
+        .precision = args->precision,
+        .accelerator_object = args->accelerator_object,
+        .strategy_object = args->strategy_object,
     };
     fabric_strategy *strategy = NULL;
     if (th__pending() == TH_OK && decide(&choices, args->plugins) == TH_OK && bind(&choices) == TH_OK)

@@ -20,8 +20,10 @@ static th_status overriding(const char *variable, const char *option, const char
     bool cli = fabric__connector_cli_used();
     TH__CHECK_PENDING();
     if (!cli) return TH_OK;
-    return TH__FAIL(TH_ERR_VALUE, "your code has fabric_new(.%s = %s) but it conflicts with the value `--%s=%s` set through the CLI; "
-                    "remove it either from the CLI or from the code", option, code, option, *value);
+    return TH__FAIL(TH_ERR_VALUE,
+                    "your code has fabric_new(.%s = %s) but it conflicts with the value `--%s=%s` set through the CLI; "
+                    "remove it either from the CLI or from the code",
+                    option, code, option, *value);
 }
 
 static th_status replace_text(fabric__choices *choices, const char *variable, const char *option, const char *plain,
@@ -51,8 +53,8 @@ static th_status replace_accelerator(fabric__choices *choices)
     if (choices->accelerator_object == NULL)
         return replace_text(choices, "LT_ACCELERATOR", "accelerator", "auto", &choices->accelerator);
     if (strcmp(choices->accelerator, "auto") != 0)
-        return TH__FAIL(TH_ERR_VALUE, "accelerator was given as a name ('%s') and as an object (%s); choose one", choices->accelerator,
-                        fabric__accelerator_class(choices->accelerator_object));
+        return TH__FAIL(TH_ERR_VALUE, "accelerator was given as a name ('%s') and as an object (%s); choose one",
+                        choices->accelerator, fabric__accelerator_class(choices->accelerator_object));
     choices->accelerator = NULL;
     TH__TRY(replace_object(choices, "LT_ACCELERATOR", "accelerator", fabric__accelerator_class(choices->accelerator_object),
                            &choices->accelerator));
@@ -70,7 +72,8 @@ static th_status replace_strategy(fabric__choices *choices)
         return TH__FAIL(TH_ERR_VALUE, "strategy was given as a name ('%s') and as an object (%s); choose one", choices->strategy,
                         fabric_strategy_name(choices->strategy_object));
     choices->strategy = NULL;
-    TH__TRY(replace_object(choices, "LT_STRATEGY", "strategy", fabric_strategy_name(choices->strategy_object), &choices->strategy));
+    TH__TRY(
+        replace_object(choices, "LT_STRATEGY", "strategy", fabric_strategy_name(choices->strategy_object), &choices->strategy));
     if (choices->strategy == NULL) return TH_OK;
     fabric_strategy_free(choices->strategy_object);
     choices->strategy_object = NULL;

@@ -63,15 +63,22 @@ th_status fabric__check_mps_conflict(fabric__choices *choices)
                    ? fabric_accelerator_ops_of(choices->accelerator_object)->device_type == TH_DEVICE_MPS
                    : one_of(choices->accelerator, may_be_mps, 3);
     if (!mps || !is_parallel(choices) || !fabric__accelerator_available("mps")) return th__pending();
-    return TH__FAIL(TH_ERR_VALUE, "strategy '%s' was chosen, but strategies from the DDP family are not supported on the MPS "
+    return TH__FAIL(TH_ERR_VALUE,
+                    "strategy '%s' was chosen, but strategies from the DDP family are not supported on the MPS "
                     "accelerator; either choose accelerator 'cpu' or change the strategy",
                     choices->strategy != NULL ? choices->strategy : fabric_strategy_name(choices->strategy_object));
 }
 
 /* ---- precision */
 
-static const struct { const char *alias, *canonical; bool discouraged; } aliases[] = {
-    {"64", "64-true", false}, {"32", "32-true", false}, {"16", "16-mixed", true}, {"bf16", "bf16-mixed", true},
+static const struct {
+    const char *alias, *canonical;
+    bool discouraged;
+} aliases[] = {
+    {"64", "64-true", false},
+    {"32", "32-true", false},
+    {"16", "16-mixed", true},
+    {"bf16", "bf16-mixed", true},
 };
 enum { ALIASES = sizeof aliases / sizeof aliases[0] };
 
@@ -82,7 +89,8 @@ th_status fabric__normalize_precision(fabric__choices *choices)
         if (strcmp(choices->precision, aliases[i].alias) != 0) continue;
         if (aliases[i].discouraged)
             th__warn_rank_zero("precision '%s' is supported for historical reasons but its usage is discouraged. Please set your "
-                               "precision to '%s' instead!", aliases[i].alias, aliases[i].canonical);
+                               "precision to '%s' instead!",
+                               aliases[i].alias, aliases[i].canonical);
         choices->precision = aliases[i].canonical;
         return TH_OK;
     }
@@ -129,10 +137,12 @@ th_status fabric__take_plugins(fabric__choices *choices, fabric_plugins plugins)
         fabric_plugin_kind kind = plugins.data[i].kind;
         if (counts[kind] < 2) continue;
         counts[kind] = 0;
-        snprintf(doubled + strlen(doubled), sizeof doubled - strlen(doubled), "%s%s", doubled[0] != '\0' ? ", " : "", kind_names[kind]);
+        snprintf(doubled + strlen(doubled), sizeof doubled - strlen(doubled), "%s%s", doubled[0] != '\0' ? ", " : "",
+                 kind_names[kind]);
     }
     if (doubled[0] != '\0')
-        return TH__FAIL(TH_ERR_VALUE, "received multiple values for %s in .plugins; expected one value for each type at most", doubled);
+        return TH__FAIL(TH_ERR_VALUE, "received multiple values for %s in .plugins; expected one value for each type at most",
+                        doubled);
     if (choices->precision_object != NULL && choices->precision != NULL)
         return TH__FAIL(TH_ERR_VALUE, "received both .precision = '%s' and the plugin '%s'; choose one", choices->precision,
                         fabric_precision_name(choices->precision_object));
@@ -164,7 +174,8 @@ static th_status adopt_devices(fabric__choices *choices, fabric_devices devices)
                             (type == TH_DEVICE_CUDA && strcmp(choices->accelerator, "gpu") == 0);
     if (!agrees)
         return TH__FAIL(TH_ERR_VALUE, "%s parallel_devices set through %s, but accelerator set to '%s'; choose one device type",
-                        type == TH_DEVICE_CPU ? "CPU" : "GPU", fabric_strategy_name(choices->strategy_object), accelerator_text(choices));
+                        type == TH_DEVICE_CPU ? "CPU" : "GPU", fabric_strategy_name(choices->strategy_object),
+                        accelerator_text(choices));
     if (choices->accelerator_object == NULL) choices->accelerator = forced;
     return TH_OK;
 }
@@ -207,7 +218,7 @@ th_status fabric__check_devices(fabric__choices *choices)
     if (choices->num_nodes < 1)
         return TH__FAIL(TH_ERR_VALUE, "num_nodes must be a positive integer, but got %d", choices->num_nodes);
     if (one_of(choices->devices, nothing, 3))
-        return TH__FAIL(TH_ERR_VALUE, "fabric_new(.devices = \"%s\") is not a valid input using the %s accelerator", choices->devices,
-                        accelerator_text(choices));
+        return TH__FAIL(TH_ERR_VALUE, "fabric_new(.devices = \"%s\") is not a valid input using the %s accelerator",
+                        choices->devices, accelerator_text(choices));
     return TH_OK;
 }

@@ -8,20 +8,20 @@
 /* Flags after the environment has had its say. Names are copies or static text; objects are owned until they are bound. */
 typedef struct fabric__choices {
     /* what was asked for */
-    const char *accelerator;            /* "auto", "gpu" or a registered name; NULL when accelerator_object is set */
-    const char *strategy;               /* lower case; NULL when strategy_object is set */
+    const char *accelerator; /* "auto", "gpu" or a registered name; NULL when accelerator_object is set */
+    const char *strategy;    /* lower case; NULL when strategy_object is set */
     const char *devices;
     int num_nodes;
-    const char *precision;              /* canonical; NULL: not given */
+    const char *precision; /* canonical; NULL: not given */
     fabric_accelerator *accelerator_object;
     fabric_strategy *strategy_object;
     fabric_precision *precision_object;
     fabric_checkpoint_io *checkpoint_io;
     fabric_environment *environment;
     /* what was decided */
-    th_device *parallel_devices;        /* freed with free() */
+    th_device *parallel_devices; /* freed with free() */
     size_t n_parallel_devices;
-    char *owned[8];                     /* texts to free */
+    char *owned[8]; /* texts to free */
     size_t n_owned;
 } fabric__choices;
 

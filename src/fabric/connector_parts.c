@@ -46,7 +46,8 @@ th_status fabric__choose_accelerator(fabric__choices *choices)
                 break;
             }
         TH__CHECK_PENDING();
-        if (name == NULL) return TH__FAIL(TH_ERR_UNAVAILABLE, "accelerator 'gpu': no supported gpu backend found (neither MPS nor CUDA)");
+        if (name == NULL)
+            return TH__FAIL(TH_ERR_UNAVAILABLE, "accelerator 'gpu': no supported gpu backend found (neither MPS nor CUDA)");
         choices->accelerator_object = fabric_accelerator_create(name);
         if (choices->accelerator_object == NULL) return th__pending();
     }
@@ -76,8 +77,8 @@ th_status fabric__choose_devices(fabric__choices *choices)
     int n = fabric_accelerator_parse_devices(choices->accelerator_object, devices, first, 64);
     TH__CHECK_PENDING();
     if (n < 1)
-        return TH__FAIL(TH_ERR_VALUE, "fabric_new(.devices = \"%s\") is not a valid input using the %s accelerator", choices->devices,
-                        fabric__accelerator_class(choices->accelerator_object));
+        return TH__FAIL(TH_ERR_VALUE, "fabric_new(.devices = \"%s\") is not a valid input using the %s accelerator",
+                        choices->devices, fabric__accelerator_class(choices->accelerator_object));
     choices->parallel_devices = th__calloc((size_t)n, sizeof *choices->parallel_devices);
     if (choices->parallel_devices == NULL) return th__pending();
     choices->n_parallel_devices = (size_t)n;
@@ -91,8 +92,10 @@ th_status fabric__choose_devices(fabric__choices *choices)
         choices->n_parallel_devices = own.size;
         return TH_OK;
     }
-    if (n <= 64) memcpy(choices->parallel_devices, first, (size_t)n * sizeof first[0]);
-    else fabric_accelerator_parse_devices(choices->accelerator_object, devices, choices->parallel_devices, (size_t)n);
+    if (n <= 64)
+        memcpy(choices->parallel_devices, first, (size_t)n * sizeof first[0]);
+    else
+        fabric_accelerator_parse_devices(choices->accelerator_object, devices, choices->parallel_devices, (size_t)n);
     return th__pending();
 }
 
@@ -134,8 +137,10 @@ static th_status fall_back(fabric__choices *choices)
     }
     for (size_t i = 0; i < 2; i++) /* an FSDP that is linked says itself where it works */
         if (strcmp(choices->strategy, sharded[i]) == 0 && type != TH_DEVICE_CUDA && is_missing(sharded[i]))
-            return TH__FAIL(TH_ERR_VALUE, "strategy '%s' was chosen, but FSDP is only available on GPU; choose accelerator 'gpu' or a "
-                            "different strategy", sharded[i]);
+            return TH__FAIL(TH_ERR_VALUE,
+                            "strategy '%s' was chosen, but FSDP is only available on GPU; choose accelerator 'gpu' or a "
+                            "different strategy",
+                            sharded[i]);
     return TH_OK;
 }
 
@@ -161,8 +166,9 @@ th_status fabric__choose_precision(fabric__choices *choices)
     if (choices->precision_object != NULL) return TH_OK;
     const char *name = choices->precision != NULL ? choices->precision : "32-true";
     if (strcmp(name, "16-mixed") == 0 && device_type(choices) == TH_DEVICE_CPU) {
-        th__warn_rank_zero("You passed accelerator 'cpu' and precision '16-mixed', but AMP with fp16 is not supported on CPU. Using "
-                           "precision 'bf16-mixed' instead.");
+        th__warn_rank_zero(
+            "You passed accelerator 'cpu' and precision '16-mixed', but AMP with fp16 is not supported on CPU. Using "
+            "precision 'bf16-mixed' instead.");
         name = "bf16-mixed";
     }
     if (strcmp(name, "16-mixed") == 0) th__info_rank_zero("Using 16-bit Automatic Mixed Precision (AMP)");

@@ -1,5 +1,5 @@
-/* precision/grad_scaler.c: torch.amp.GradScaler with PyTorch's exact arithmetic. Scale and growth tracker are kept here as the float32 and
- * int32 that PyTorch keeps in tensors; a step has to look at the overflow flag anyway. */
+/* precision/grad_scaler.c: torch.amp.GradScaler with PyTorch's exact arithmetic. Scale and growth tracker are kept here as the
+ * float32 and int32 that PyTorch keeps in tensors; a step has to look at the overflow flag anyway. */
 #include "precision/grad_scaler.h"
 
 #include "base/error.h"
@@ -19,7 +19,7 @@ typedef enum stage { READY, UNSCALED, STEPPED } stage;
 typedef struct optimizer_state {
     th_optimizer *optimizer; /* compared only */
     stage stage;
-    bool checked;            /* it had gradients */
+    bool checked; /* it had gradients */
     bool found_inf;
 } optimizer_state;
 
@@ -29,7 +29,7 @@ struct th_grad_scaler {
     double growth_factor, backoff_factor;
     int64_t growth_interval;
     int32_t growth_tracker;
-    bool used;               /* scale() was called: PyTorch makes its tensors then */
+    bool used; /* scale() was called: PyTorch makes its tensors then */
     optimizer_state *states;
     size_t n_states, capacity;
 };
@@ -46,10 +46,9 @@ static void destroy(void *object)
 
 static const th__class scaler_class = {"grad scaler", destroy};
 
-#define CHECK(failed)                                                                                   \
-    do {                                                                                                \
-        if (th__pending() != TH_OK || !th__object_check(scaler, &scaler_class, __func__, "grad scaler")) \
-            return (failed);                                                                            \
+#define CHECK(failed)                                                                                                            \
+    do {                                                                                                                         \
+        if (th__pending() != TH_OK || !th__object_check(scaler, &scaler_class, __func__, "grad scaler")) return (failed);        \
     } while (0)
 
 th_grad_scaler *th_grad_scaler_new_call(struct th_grad_scaler_args args)
@@ -159,8 +158,10 @@ static th_status unscale_all(th_optimizer *optimizer, float inverse_scale, bool 
 
 static th_status not_scaled(const char *what)
 {
-    return TH__FAIL(TH_ERR_RUNTIME, "attempted %s, but nothing was scaled; the loss may have gone backward without the scaler "
-                    "(th_grad_scaler_scale, fabric_backward)", what);
+    return TH__FAIL(TH_ERR_RUNTIME,
+                    "attempted %s, but nothing was scaled; the loss may have gone backward without the scaler "
+                    "(th_grad_scaler_scale, fabric_backward)",
+                    what);
 }
 
 th_status th__grad_scaler_unscale(th_grad_scaler *scaler, th_optimizer *optimizer, const th__scaler_step *how)
@@ -288,10 +289,8 @@ th_value *th_grad_scaler_state_dict(th_grad_scaler *scaler)
 {
     CHECK(NULL);
     const th_state_entry entries[] = {
-        {"scale", th_value_double((double)scaler->scale)},
-        {"growth_factor", th_value_double(scaler->growth_factor)},
-        {"backoff_factor", th_value_double(scaler->backoff_factor)},
-        {"growth_interval", th_value_int(scaler->growth_interval)},
+        {"scale", th_value_double((double)scaler->scale)},           {"growth_factor", th_value_double(scaler->growth_factor)},
+        {"backoff_factor", th_value_double(scaler->backoff_factor)}, {"growth_interval", th_value_int(scaler->growth_interval)},
         {"_growth_tracker", th_value_int(scaler->growth_tracker)},
     };
     return th_state_of(entries, sizeof entries / sizeof entries[0]);

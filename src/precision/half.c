@@ -1,4 +1,5 @@
-/* precision/half.c: "16-true" and "bf16-true": weights, inputs and new tensors in 16 bits. And the names that nothing here can do. */
+/* precision/half.c: "16-true" and "bf16-true": weights, inputs and new tensors in 16 bits. And the names that nothing here can
+ * do. */
 #include "precision/internal.h"
 
 #include "bridge/bridge.h"
@@ -37,18 +38,11 @@ static void forward_exit(fabric_precision *precision, const fabric_context *cont
     fabric__default_dtype_exit(context);
 }
 
-#define HALF_OPS(text)                          \
-    {                                           \
-        .size = sizeof(fabric_precision_ops),   \
-        .name = (text),                         \
-        .class_name = "HalfPrecision",          \
-        .convert_module = convert_module,       \
-        .convert_input = convert_input,         \
-        .convert_output = convert_output,       \
-        .forward_enter = forward_enter,         \
-        .forward_exit = forward_exit,           \
-        .init_dtype = dtype_of,                 \
-        .compute_dtype = dtype_of,              \
+#define HALF_OPS(text)                                                                                                           \
+    {                                                                                                                            \
+        .size = sizeof(fabric_precision_ops), .name = (text), .class_name = "HalfPrecision", .convert_module = convert_module,   \
+        .convert_input = convert_input, .convert_output = convert_output, .forward_enter = forward_enter,                        \
+        .forward_exit = forward_exit, .init_dtype = dtype_of, .compute_dtype = dtype_of,                                         \
     }
 static const fabric_precision_ops float16_ops = HALF_OPS("16-true"), bfloat16_ops = HALF_OPS("bf16-true");
 
@@ -62,14 +56,19 @@ fabric_precision *fabric_precision_half(const char *precision, th_device_type de
         return NULL;
     }
     if ((device == TH_DEVICE_CPU || device == TH_DEVICE_NONE) && !th__half_works_on_cpu()) {
-        TH__FAIL(TH_ERR_UNAVAILABLE, "precision '16-true' is not available on the CPU: libtorch %s has no float16 matrix products there; "
-                 "choose 'bf16-true'", th_torch_version());
+        TH__FAIL(TH_ERR_UNAVAILABLE,
+                 "precision '16-true' is not available on the CPU: libtorch %s has no float16 matrix products there; "
+                 "choose 'bf16-true'",
+                 th_torch_version());
         return NULL;
     }
     return fabric_precision_new(&float16_ops, (void *)&float16);
 }
 
-fabric_precision *fabric__precision_half(const char *preset, th_device_type device) { return fabric_precision_half(preset, device); }
+fabric_precision *fabric__precision_half(const char *preset, th_device_type device)
+{
+    return fabric_precision_half(preset, device);
+}
 
 fabric_precision *fabric__precision_unavailable(const char *preset, th_device_type device)
 {

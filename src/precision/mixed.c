@@ -1,5 +1,5 @@
-/* precision/mixed.c: "16-mixed" and "bf16-mixed": float32 weights, autocast around forwards, a scaler for float16. And autocast regions
- * for plain programs. */
+/* precision/mixed.c: "16-mixed" and "bf16-mixed": float32 weights, autocast around forwards, a scaler for float16. And autocast
+ * regions for plain programs. */
 #include "precision/internal.h"
 
 #include "base/memory.h"
@@ -68,7 +68,8 @@ th_autocast_guard th_autocast_enter(th_device_type device, th_dtype dtype)
     if (!th__autocast_supports(device, dtype))
         TH__FAIL(TH_ERR_UNAVAILABLE, "autocast to %s on %s is not available with libtorch %s", th_dtype_name(dtype),
                  th_device_format(TH_DEVICE(device, -1), name, sizeof name), th_torch_version());
-    else if (th__autocast_enter(device, dtype, true, &old) == TH_OK) keep_state(guard.state, &old);
+    else if (th__autocast_enter(device, dtype, true, &old) == TH_OK)
+        keep_state(guard.state, &old);
     return guard;
 }
 
@@ -89,10 +90,7 @@ static th_status backward(fabric_precision *precision, th_module *module, const 
 }
 
 /* One overflow anywhere and nobody steps. Flags of 0 and 1 travel, never the values: a maximum would lose a NaN. */
-static bool combine(bool found, void *user)
-{
-    return !fabric_strategy_reduce_boolean_decision(user, !found, true);
-}
+static bool combine(bool found, void *user) { return !fabric_strategy_reduce_boolean_decision(user, !found, true); }
 
 static th__scaler_step how_to_step(fabric_precision *precision)
 {
@@ -110,7 +108,8 @@ static th_tensor *optimizer_step(fabric_precision *precision, th_optimizer *opti
         return NULL;
     }
     if (closure != NULL) {
-        TH__FAIL(TH_ERR_RUNTIME, "a closure is not supported with precision '16-mixed': the gradients must be complete before the step");
+        TH__FAIL(TH_ERR_RUNTIME,
+                 "a closure is not supported with precision '16-mixed': the gradients must be complete before the step");
         return NULL;
     }
     th__scaler_step how = how_to_step(precision);
@@ -147,23 +146,13 @@ static void free_mixed(void *self)
     free(self);
 }
 
-#define MIXED_OPS(text)                           \
-    {                                             \
-        .size = sizeof(fabric_precision_ops),     \
-        .name = (text),                           \
-        .class_name = "MixedPrecision",           \
-        .requires_fabric_backward = true,         \
-        .convert_input = convert_input,           \
-        .convert_output = convert_output,         \
-        .forward_enter = forward_enter,           \
-        .forward_exit = forward_exit,             \
-        .backward = backward,                     \
-        .optimizer_step = optimizer_step,         \
-        .unscale_gradients = unscale_gradients,   \
-        .state_dict = state_dict,                 \
-        .load_state_dict = load_state_dict,       \
-        .compute_dtype = compute_dtype,           \
-        .free = free_mixed,                       \
+#define MIXED_OPS(text)                                                                                                          \
+    {                                                                                                                            \
+        .size = sizeof(fabric_precision_ops), .name = (text), .class_name = "MixedPrecision", .requires_fabric_backward = true,  \
+        .convert_input = convert_input, .convert_output = convert_output, .forward_enter = forward_enter,                        \
+        .forward_exit = forward_exit, .backward = backward, .optimizer_step = optimizer_step,                                    \
+        .unscale_gradients = unscale_gradients, .state_dict = state_dict, .load_state_dict = load_state_dict,                    \
+        .compute_dtype = compute_dtype, .free = free_mixed,                                                                      \
     }
 static const fabric_precision_ops float16_ops = MIXED_OPS("16-mixed"), bfloat16_ops = MIXED_OPS("bf16-mixed");
 

@@ -26,10 +26,9 @@ static void destroy(void *object)
 static const th__class precision_class = {"precision", destroy};
 
 /* Leaves the function with `failed` while an error is pending or when the argument is no precision. */
-#define CHECK(failed)                                                                                        \
-    do {                                                                                                     \
-        if (th__pending() != TH_OK || !th__object_check(precision, &precision_class, __func__, "precision")) \
-            return (failed);                                                                                 \
+#define CHECK(failed)                                                                                                            \
+    do {                                                                                                                         \
+        if (th__pending() != TH_OK || !th__object_check(precision, &precision_class, __func__, "precision")) return (failed);    \
     } while (0)
 
 fabric_precision *fabric_precision_new(const fabric_precision_ops *ops, void *self)
@@ -64,7 +63,10 @@ void fabric__precision_bind(fabric_precision *precision, fabric_strategy *strate
     if (precision != NULL) precision->strategy = strategy;
 }
 
-fabric_strategy *fabric__precision_strategy(fabric_precision *precision) { return precision != NULL ? precision->strategy : NULL; }
+fabric_strategy *fabric__precision_strategy(fabric_precision *precision)
+{
+    return precision != NULL ? precision->strategy : NULL;
+}
 
 const char *fabric_precision_name(fabric_precision *precision)
 {
@@ -171,11 +173,13 @@ th_status fabric_precision_teardown(fabric_precision *precision)
 
 /* ---- names, in upstream's order */
 
-#define ENTRY(id, text, about, make, preset_)                                                                     \
-    static const fabric_precision_entry id = {.size = sizeof(fabric_precision_entry), .name = (text), .description = (about), \
-                                              .create = (make), .preset = (preset_)}
-ENTRY(te, "transformer-engine", "8-bit floats through NVIDIA's Transformer Engine", fabric__precision_unavailable, "transformer-engine");
-ENTRY(te16, "transformer-engine-float16", "the same with float16 weights", fabric__precision_unavailable, "transformer-engine-float16");
+#define ENTRY(id, text, about, make, preset_)                                                                                    \
+    static const fabric_precision_entry id = {                                                                                   \
+        .size = sizeof(fabric_precision_entry), .name = (text), .description = (about), .create = (make), .preset = (preset_)}
+ENTRY(te, "transformer-engine", "8-bit floats through NVIDIA's Transformer Engine", fabric__precision_unavailable,
+      "transformer-engine");
+ENTRY(te16, "transformer-engine-float16", "the same with float16 weights", fabric__precision_unavailable,
+      "transformer-engine-float16");
 ENTRY(half16, "16-true", "everything in float16", fabric__precision_half, "16-true");
 ENTRY(mixed16, "16-mixed", "float32 weights, autocast to float16, scaled losses", fabric__precision_mixed, "16-mixed");
 ENTRY(halfbf16, "bf16-true", "everything in bfloat16", fabric__precision_half, "bf16-true");
@@ -185,9 +189,15 @@ ENTRY(double64, "64-true", "everything in float64", fabric__precision_double, NU
 ENTRY(bitsandbytes, "bitsandbytes", "4- and 8-bit weights through bitsandbytes", fabric__precision_unavailable, "bitsandbytes");
 
 static const th__registry_item built_in[] = {
-    {"transformer-engine", &te, NULL}, {"transformer-engine-float16", &te16, NULL}, {"16-true", &half16, NULL},
-    {"16-mixed", &mixed16, NULL},      {"bf16-true", &halfbf16, NULL},               {"bf16-mixed", &mixedbf16, NULL},
-    {"32-true", &full, NULL},          {"64-true", &double64, NULL},                 {"bitsandbytes", &bitsandbytes, NULL},
+    {"transformer-engine", &te, NULL},
+    {"transformer-engine-float16", &te16, NULL},
+    {"16-true", &half16, NULL},
+    {"16-mixed", &mixed16, NULL},
+    {"bf16-true", &halfbf16, NULL},
+    {"bf16-mixed", &mixedbf16, NULL},
+    {"32-true", &full, NULL},
+    {"64-true", &double64, NULL},
+    {"bitsandbytes", &bitsandbytes, NULL},
 };
 static th__registry registry = TH__REGISTRY("precision", built_in);
 

@@ -17,15 +17,11 @@ typedef struct training {
 } training;
 
 static const training trainings[] = {
-    {"bf16_mixed", 100, "bf16-mixed", false, false, false, 0},
-    {"full", 10, "32-true", false, false, false, 0},
-    {"double", 5, "64-true", false, false, false, 0},
-    {"double_init", 3, "64-true", false, false, true, 0},
-    {"bf16_true", 10, "bf16-true", false, false, false, 0},
-    {"bf16_init", 3, "bf16-true", false, false, true, 0},
+    {"bf16_mixed", 100, "bf16-mixed", false, false, false, 0}, {"full", 10, "32-true", false, false, false, 0},
+    {"double", 5, "64-true", false, false, false, 0},          {"double_init", 3, "64-true", false, false, true, 0},
+    {"bf16_true", 10, "bf16-true", false, false, false, 0},    {"bf16_init", 3, "bf16-true", false, false, true, 0},
     {"fallback", 3, "16-mixed", true, false, false, 0}, /* by name: bf16-mixed with a warning */
-    {"half_mixed", 20, "16-mixed", false, true, false, 65536},
-    {"half_mixed_clip", 5, "16-mixed", true, true, false, 64},
+    {"half_mixed", 20, "16-mixed", false, true, false, 65536}, {"half_mixed_clip", 5, "16-mixed", true, true, false, 64},
     {"half_true", 5, "16-true", false, true, false, 0},
 };
 

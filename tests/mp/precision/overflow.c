@@ -1,5 +1,6 @@
-/* BC-049: two ranks under 16-mixed, an infinite gradient on rank 1 only (after the gradients were averaged, as a shard of its own could have
- * it). Both must skip that step, lower the scale and go on with equal weights. Exits with 1 and says what was different otherwise. */
+/* BC-049: two ranks under 16-mixed, an infinite gradient on rank 1 only (after the gradients were averaged, as a shard of its own
+ * could have it). Both must skip that step, lower the scale and go on with equal weights. Exits with 1 and says what was
+ * different otherwise. */
 #include <cfabric/cfabric.h>
 #include <cfabric/ops.h>
 #include <math.h>
@@ -59,13 +60,15 @@ static int train(fabric *fab, th_grad_scaler *scaler, bool clip)
 int main(int argc, char **argv)
 {
     th_grad_scaler *scaler = th_grad_scaler_new(.init_scale = 256.0);
-    fabric_precision *mixed = fabric_precision_mixed("16-mixed", .device = TH_DEVICE_CPU, .scaler = th_grad_scaler_retain(scaler));
+    fabric_precision *mixed =
+        fabric_precision_mixed("16-mixed", .device = TH_DEVICE_CPU, .scaler = th_grad_scaler_retain(scaler));
     if (th_error() == TH_ERR_UNAVAILABLE) {
         printf("skipped: %s\n", th_error_message());
         th_grad_scaler_free(scaler);
         return 77;
     }
-    fabric *fab = fabric_new(.accelerator = "cpu", .devices = "2", .strategy = "ddp", .plugins = FABRIC_PLUGINS(fabric_plugin(mixed)));
+    fabric *fab =
+        fabric_new(.accelerator = "cpu", .devices = "2", .strategy = "ddp", .plugins = FABRIC_PLUGINS(fabric_plugin(mixed)));
     fabric_launch(fab);
     int code = train(fab, scaler, argc > 1 && strcmp(argv[1], "clip") == 0);
     if (code == 0) printf("rank %d of %d: skipped and went on\n", fabric_global_rank(fab), fabric_world_size(fab));

@@ -66,16 +66,30 @@ static void gpu_ids(void **state)
 static void bad_gpu_ids(void **state)
 {
     (void)state;
-    static const struct { const char *text; th_status status; const char *word; } cases[] = {
-        {"0.1", TH_ERR_TYPE, "0.1"},        {"-2", TH_ERR_VALUE, "none are available"}, {"False", TH_ERR_TYPE, "False"},
-        {"-1,", TH_ERR_VALUE, "GPU -1"},    {"None,", TH_ERR_TYPE, "None"},             {"'0',", TH_ERR_TYPE, "'0'"},
-        {"0,0", TH_ERR_VALUE, "unique"},    {"1,2,19", TH_ERR_VALUE, "GPU 19"},         {"17", TH_ERR_VALUE, "only has"},
-        {",", TH_ERR_VALUE, "none are"},    {"1;2", TH_ERR_TYPE, "1;2"},                {"3x", TH_ERR_TYPE, "3x"},
-        {"99999999999999999999", TH_ERR_TYPE, "9999"}, {NULL, TH_ERR_TYPE, "(null)"},
+    static const struct {
+        const char *text;
+        th_status status;
+        const char *word;
+    } cases[] = {
+        {"0.1", TH_ERR_TYPE, "0.1"},
+        {"-2", TH_ERR_VALUE, "none are available"},
+        {"False", TH_ERR_TYPE, "False"},
+        {"-1,", TH_ERR_VALUE, "GPU -1"},
+        {"None,", TH_ERR_TYPE, "None"},
+        {"'0',", TH_ERR_TYPE, "'0'"},
+        {"0,0", TH_ERR_VALUE, "unique"},
+        {"1,2,19", TH_ERR_VALUE, "GPU 19"},
+        {"17", TH_ERR_VALUE, "only has"},
+        {",", TH_ERR_VALUE, "none are"},
+        {"1;2", TH_ERR_TYPE, "1;2"},
+        {"3x", TH_ERR_TYPE, "3x"},
+        {"99999999999999999999", TH_ERR_TYPE, "9999"},
+        {NULL, TH_ERR_TYPE, "(null)"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int ids[4];
-        if (fabric__parse_gpu_ids(cases[i].text, 16, "CUDAAccelerator", ids, 4) >= 0) fail_msg("'%s' was accepted", cases[i].text);
+        if (fabric__parse_gpu_ids(cases[i].text, 16, "CUDAAccelerator", ids, 4) >= 0)
+            fail_msg("'%s' was accepted", cases[i].text);
         expect_error(cases[i].status, cases[i].word);
     }
     assert_true(fabric__parse_gpu_ids("-1", 0, "CUDAAccelerator", NULL, 0) < 0);
@@ -247,9 +261,17 @@ static void bad_tables(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(gpu_ids), TEST(bad_gpu_ids), TEST(one_gpu_per_rank_under_torchelastic),
-        TEST(tasks_see_their_own_gpus_under_slurm), TEST(cpu), TEST(cuda_with_faked_gpus),
-        TEST(usable_cuda_devices), TEST(mps), TEST(tpu_says_why_not), TEST(registry), TEST(bad_tables),
+        TEST(gpu_ids),
+        TEST(bad_gpu_ids),
+        TEST(one_gpu_per_rank_under_torchelastic),
+        TEST(tasks_see_their_own_gpus_under_slurm),
+        TEST(cpu),
+        TEST(cuda_with_faked_gpus),
+        TEST(usable_cuda_devices),
+        TEST(mps),
+        TEST(tpu_says_why_not),
+        TEST(registry),
+        TEST(bad_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

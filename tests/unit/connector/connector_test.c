@@ -57,8 +57,8 @@ static void mps(void **state)
     static const char *const parallel[] = {"ddp", "dp", "fsdp", "ddp_spawn", "deepspeed_stage_3"};
     for (size_t i = 0; i < 5; i++)
         for (int k = 0; k < 3; k++)
-            fails(RESOLVE(.strategy = parallel[i], .accelerator = ((const char *[]){"auto", "gpu", "mps"})[k]), TH_ERR_VALUE, "MPS",
-                  parallel[i]);
+            fails(RESOLVE(.strategy = parallel[i], .accelerator = ((const char *[]){"auto", "gpu", "mps"})[k]), TH_ERR_VALUE,
+                  "MPS", parallel[i]);
     fails(RESOLVE(.strategy_object = fake_ddp(NULL)), TH_ERR_VALUE, "MPS", "DDPStrategy");
     fails(RESOLVE(.strategy = "ddp", .accelerator_object = fabric_accelerator_create("mps")), TH_ERR_VALUE, "MPS", NULL);
     is(RESOLVE(.strategy = "ddp", .accelerator = "cpu"), "DDPStrategy", "cpu", 1);
@@ -95,9 +95,20 @@ static void strategies_that_are_missing(void **state)
     (void)state;
     fabric__accelerators_fake(2, 0);
     static const char *const names[] = {
-        "fsdp", "fsdp_cpu_offload", "deepspeed", "deepspeed_stage_1", "deepspeed_stage_1_offload", "deepspeed_stage_2",
-        "deepspeed_stage_2_offload", "deepspeed_stage_3", "deepspeed_stage_3_offload", "deepspeed_stage_3_offload_nvme", "xla",
-        "xla_fsdp", "single_xla", "single_tpu",
+        "fsdp",
+        "fsdp_cpu_offload",
+        "deepspeed",
+        "deepspeed_stage_1",
+        "deepspeed_stage_1_offload",
+        "deepspeed_stage_2",
+        "deepspeed_stage_2_offload",
+        "deepspeed_stage_3",
+        "deepspeed_stage_3_offload",
+        "deepspeed_stage_3_offload_nvme",
+        "xla",
+        "xla_fsdp",
+        "single_xla",
+        "single_tpu",
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const fabric_strategy_entry *entry = fabric_strategy_find(names[i]);
@@ -118,7 +129,8 @@ static void accelerator_names(void **state)
     fails(RESOLVE(.accelerator = "tpu"), TH_ERR_UNAVAILABLE, "XLAAccelerator", "XLA");
     fails(RESOLVE(.accelerator = "gpu"), TH_ERR_UNAVAILABLE, "gpu", "CUDA");
     fails(RESOLVE(.accelerator_object = fabric_accelerator_create("cuda")), TH_ERR_UNAVAILABLE, "CUDAAccelerator", NULL);
-    fails(RESOLVE(.accelerator = "cpu", .accelerator_object = fabric_accelerator_create("cpu")), TH_ERR_VALUE, "choose one", NULL);
+    fails(RESOLVE(.accelerator = "cpu", .accelerator_object = fabric_accelerator_create("cpu")), TH_ERR_VALUE, "choose one",
+          NULL);
     is(RESOLVE(.accelerator_object = fabric_accelerator_create("cpu"), .devices = "2"), "DDPStrategy", "cpu", 2);
 }
 
@@ -139,7 +151,8 @@ static void device_counts(void **state)
     static const char *const accelerators[] = {"auto", "cpu", "cuda", "gpu"}, *const none[] = {"0", "", "[]", " 0"};
     for (size_t a = 0; a < 4; a++)
         for (size_t d = 0; d < 3; d++)
-            fails(RESOLVE(.accelerator = accelerators[a], .devices = none[d]), TH_ERR_VALUE, accelerators[a], "not a valid input");
+            fails(RESOLVE(.accelerator = accelerators[a], .devices = none[d]), TH_ERR_VALUE, accelerators[a],
+                  "not a valid input");
     fails(RESOLVE(.accelerator = "cuda", .devices = none[3]), TH_ERR_VALUE, "not a valid input", NULL);
     fails(RESOLVE(.accelerator_object = fabric_accelerator_create("cpu"), .devices = "0"), TH_ERR_VALUE, "CPUAccelerator", NULL);
     fails(RESOLVE(.accelerator = "cpu", .devices = "3,"), TH_ERR_TYPE, "CPUAccelerator", NULL);
@@ -199,9 +212,19 @@ static void precisions_that_are_missing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(cpu_defaults), TEST(gpus), TEST(tpu_is_preferred), TEST(mps), TEST(nodes), TEST(strategy_names),
-        TEST(strategies_that_are_missing), TEST(accelerator_names), TEST(users_accelerators), TEST(device_counts),
-        TEST(precisions), TEST(half_on_the_cpu_falls_back), TEST(precisions_that_are_missing),
+        TEST(cpu_defaults),
+        TEST(gpus),
+        TEST(tpu_is_preferred),
+        TEST(mps),
+        TEST(nodes),
+        TEST(strategy_names),
+        TEST(strategies_that_are_missing),
+        TEST(accelerator_names),
+        TEST(users_accelerators),
+        TEST(device_counts),
+        TEST(precisions),
+        TEST(half_on_the_cpu_falls_back),
+        TEST(precisions_that_are_missing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,19 @@
-/* The connector: plugins, strategy objects, fallbacks, LT_* variables, the order of errors (semantics 3; 21: 11-15, 17; BC-026). */
+/* The connector: plugins, strategy objects, fallbacks, LT_* variables, the order of errors (semantics 3; 21: 11-15, 17; BC-026).
+ */
 #include "resolve.h"
 
 /* ---- plugins */
 
-static th_status no_save(fabric_checkpoint_io *io, const char *path, const th_value *c) { (void)io, (void)path, (void)c; return TH_OK; }
-static th_value *no_load(fabric_checkpoint_io *io, const char *path) { (void)io, (void)path; return th_value_none(); }
+static th_status no_save(fabric_checkpoint_io *io, const char *path, const th_value *c)
+{
+    (void)io, (void)path, (void)c;
+    return TH_OK;
+}
+static th_value *no_load(fabric_checkpoint_io *io, const char *path)
+{
+    (void)io, (void)path;
+    return th_value_none();
+}
 static const fabric_checkpoint_io_ops io_ops = {
     .size = sizeof(fabric_checkpoint_io_ops), .name = "NoCheckpointIO", .save = no_save, .load = no_load};
 static fabric_checkpoint_io *io(void) { return fabric_checkpoint_io_new(&io_ops, NULL); }
@@ -20,12 +29,12 @@ static void plugins(void **state)
     assert_string_equal(fabric_environment_name(fabric_strategy_environment(s)), "kubeflow");
     assert_string_equal(fabric_checkpoint_io_ops_of(fabric_strategy_checkpoint_io(s))->name, "NoCheckpointIO");
     fabric_strategy_free(s);
-    fails(RESOLVE(.precision = "32-true", .plugins = FABRIC_PLUGINS(fabric_plugin(fabric_precision_double()))), TH_ERR_VALUE, "32-true",
-          "64-true");
+    fails(RESOLVE(.precision = "32-true", .plugins = FABRIC_PLUGINS(fabric_plugin(fabric_precision_double()))), TH_ERR_VALUE,
+          "32-true", "64-true");
     fails(RESOLVE(.plugins = FABRIC_PLUGINS(fabric_plugin(kubeflow()), fabric_plugin(kubeflow()))), TH_ERR_VALUE,
           "multiple values for ClusterEnvironment ", NULL);
-    fails(RESOLVE(.plugins = FABRIC_PLUGINS(fabric_plugin(io()), fabric_plugin(io()))), TH_ERR_VALUE, "multiple values for CheckpointIO ",
-          NULL);
+    fails(RESOLVE(.plugins = FABRIC_PLUGINS(fabric_plugin(io()), fabric_plugin(io()))), TH_ERR_VALUE,
+          "multiple values for CheckpointIO ", NULL);
     fails(RESOLVE(.plugins = FABRIC_PLUGINS(fabric_plugin(io()), fabric_plugin(kubeflow()), fabric_plugin(io()),
                                             fabric_plugin(kubeflow()))),
           TH_ERR_VALUE, "CheckpointIO, ClusterEnvironment", NULL);
@@ -46,20 +55,22 @@ static fabric_strategy *ddp_with(fabric_accelerator *a, fabric_precision *p, fab
 static void strategies_with_parts(void **state)
 {
     (void)state;
-    fabric_strategy *s = good(RESOLVE(.strategy_object = ddp_with(fabric_accelerator_create("cpu"), fabric_precision_double(), io(),
-                                                                  kubeflow()), .devices = "2"));
+    fabric_strategy *s =
+        good(RESOLVE(.strategy_object = ddp_with(fabric_accelerator_create("cpu"), fabric_precision_double(), io(), kubeflow()),
+                     .devices = "2"));
     assert_string_equal(fabric_precision_name(fabric_strategy_precision(s)), "64-true");
     assert_string_equal(fabric_environment_name(fabric_strategy_environment(s)), "kubeflow");
     is(s, "DDPStrategy", "cpu", 2);
-    fails(RESOLVE(.accelerator = "cpu", .strategy_object = ddp_with(fabric_accelerator_create("cpu"), NULL, NULL, NULL)), TH_ERR_VALUE,
-          "accelerator set through both", NULL);
+    fails(RESOLVE(.accelerator = "cpu", .strategy_object = ddp_with(fabric_accelerator_create("cpu"), NULL, NULL, NULL)),
+          TH_ERR_VALUE, "accelerator set through both", NULL);
     fails(RESOLVE(.strategy_object = ddp_with(NULL, fabric_precision_double(), NULL, NULL),
                   .plugins = FABRIC_PLUGINS(fabric_plugin(fabric_precision_double()))),
           TH_ERR_VALUE, "precision set through both", NULL);
-    fails(RESOLVE(.strategy_object = ddp_with(NULL, NULL, io(), NULL), .plugins = FABRIC_PLUGINS(fabric_plugin(io()))), TH_ERR_VALUE,
-          "checkpoint_io set through both", NULL);
-    fails(RESOLVE(.strategy_object = ddp_with(NULL, NULL, NULL, kubeflow()), .plugins = FABRIC_PLUGINS(fabric_plugin(kubeflow()))),
-          TH_ERR_VALUE, "cluster_environment set through both", NULL);
+    fails(RESOLVE(.strategy_object = ddp_with(NULL, NULL, io(), NULL), .plugins = FABRIC_PLUGINS(fabric_plugin(io()))),
+          TH_ERR_VALUE, "checkpoint_io set through both", NULL);
+    fails(
+        RESOLVE(.strategy_object = ddp_with(NULL, NULL, NULL, kubeflow()), .plugins = FABRIC_PLUGINS(fabric_plugin(kubeflow()))),
+        TH_ERR_VALUE, "cluster_environment set through both", NULL);
 }
 
 static fabric_strategy *ddp_on(th_device device)
@@ -76,7 +87,8 @@ static void strategies_with_devices(void **state)
     fabric__accelerators_fake(2, 0);
     is(RESOLVE(.strategy_object = ddp_on(TH_CPU)), "DDPStrategy", "cpu", 2);
     is(RESOLVE(.strategy_object = ddp_on(TH_CPU), .accelerator = "cpu", .devices = "3"), "DDPStrategy", "cpu", 2);
-    is(RESOLVE(.strategy_object = ddp_on(TH_CPU), .accelerator_object = fabric_accelerator_create("cpu")), "DDPStrategy", "cpu", 2);
+    is(RESOLVE(.strategy_object = ddp_on(TH_CPU), .accelerator_object = fabric_accelerator_create("cpu")), "DDPStrategy", "cpu",
+       2);
     fails(RESOLVE(.strategy_object = ddp_on(TH_CPU), .accelerator = "cuda"), TH_ERR_VALUE, "CPU parallel_devices", "cuda");
     is(RESOLVE(.strategy_object = ddp_on(TH_CUDA(0)), .accelerator = "gpu"), "DDPStrategy", "cuda", 2);
     fails(RESOLVE(.strategy_object = ddp_on(TH_CUDA(0)), .accelerator = "cpu"), TH_ERR_VALUE, "GPU parallel_devices", "cpu");
@@ -104,7 +116,10 @@ static void environment_overrides(void **state)
 {
     (void)state;
     fabric__accelerators_fake(4, 0);
-    static const struct { const char *variable, *value, *word; struct fabric_new_args code; } cases[] = {
+    static const struct {
+        const char *variable, *value, *word;
+        struct fabric_new_args code;
+    } cases[] = {
         {"LT_ACCELERATOR", "cpu", "accelerator", {FABRIC_NEW_DEFAULTS, .accelerator = "cuda"}},
         {"LT_STRATEGY", "ddp_spawn", "strategy", {FABRIC_NEW_DEFAULTS, .strategy = "ddp"}},
         {"LT_DEVICES", "2", "devices", {FABRIC_NEW_DEFAULTS, .devices = "3"}},
@@ -152,12 +167,13 @@ static void environment_alone(void **state)
     fails(RESOLVE(.num_nodes = 1), TH_ERR_VALUE, "LT_NUM_NODES", "many");
 }
 
-/* Upstream's order: the strategy's name is looked at before the accelerator's, that before precision, plugins, counts, hardware. */
+/* Upstream's order: the strategy's name is looked at before the accelerator's, that before precision, plugins, counts, hardware.
+ */
 static void order_of_errors(void **state)
 {
     (void)state;
-    struct fabric_new_args args = {FABRIC_NEW_DEFAULTS, .strategy = "s", .accelerator = "a", .precision = "p", .num_nodes = 0,
-                                   .devices = "0"};
+    struct fabric_new_args args = {FABRIC_NEW_DEFAULTS, .strategy = "s", .accelerator = "a",
+                                   .precision = "p",    .num_nodes = 0,  .devices = "0"};
     fails(fabric__connector_resolve(&args), TH_ERR_VALUE, "strategy 's'", NULL);
     args.strategy = "ddp";
     fails(fabric__connector_resolve(&args), TH_ERR_VALUE, "accelerator 'a'", NULL);
@@ -242,9 +258,10 @@ static void memory_runs_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(plugins), TEST(strategies_with_parts), TEST(strategies_with_devices), TEST(fallbacks),
-        TEST(environment_overrides), TEST(environment_alone), TEST(order_of_errors), TEST(environments),
-        TEST(pending_errors), TEST(memory_runs_out),
+        TEST(plugins),         TEST(strategies_with_parts), TEST(strategies_with_devices),
+        TEST(fallbacks),       TEST(environment_overrides), TEST(environment_alone),
+        TEST(order_of_errors), TEST(environments),          TEST(pending_errors),
+        TEST(memory_runs_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,10 +26,15 @@ static inline void keep_line(const char *line, void *user)
 
 /* ---- stand-ins for ddp and dp, which need no processes here */
 
-static inline const char *subprocess(fabric_strategy *s) { (void)s; return "subprocess"; }
+static inline const char *subprocess(fabric_strategy *s)
+{
+    (void)s;
+    return "subprocess";
+}
 static const fabric_strategy_ops ddp_ops = {.size = sizeof(fabric_strategy_ops), .name = "DDPStrategy", .launcher = subprocess};
 static inline fabric_strategy *fake_ddp(const char *preset) { return fabric_strategy_new(&ddp_ops, (void *)preset); }
-static const fabric_strategy_ops dp_ops = {.size = sizeof(fabric_strategy_ops), .name = "DataParallelStrategy", .single_process = true};
+static const fabric_strategy_ops dp_ops = {
+    .size = sizeof(fabric_strategy_ops), .name = "DataParallelStrategy", .single_process = true};
 static inline fabric_strategy *fake_dp(const char *preset) { return fabric_strategy_new(&dp_ops, (void *)preset); }
 static const fabric_strategy_entry stand_ins[] = {
     {sizeof(fabric_strategy_entry), "ddp", "", fake_ddp, "ddp", true},
@@ -41,9 +46,23 @@ static inline int clean(void **state)
 {
     (void)state;
     static const char *const names[] = {
-        "LT_CLI_USED", "LT_ACCELERATOR", "LT_STRATEGY", "LT_DEVICES", "LT_NUM_NODES", "LT_PRECISION", "TORCHELASTIC_RUN_ID",
-        "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE", "SLURM_JOB_NAME", "LSB_JOBID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK",
-        "LOCAL_RANK", "WORLD_SIZE", "RANK",
+        "LT_CLI_USED",
+        "LT_ACCELERATOR",
+        "LT_STRATEGY",
+        "LT_DEVICES",
+        "LT_NUM_NODES",
+        "LT_PRECISION",
+        "TORCHELASTIC_RUN_ID",
+        "SLURM_NTASKS",
+        "SLURM_NTASKS_PER_NODE",
+        "SLURM_JOB_NAME",
+        "LSB_JOBID",
+        "OMPI_COMM_WORLD_RANK",
+        "PMI_RANK",
+        "PMIX_RANK",
+        "LOCAL_RANK",
+        "WORLD_SIZE",
+        "RANK",
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) unsetenv(names[i]);
     setenv("POSSIBLE_USER_WARNINGS", "off", 1); /* this machine may have an srun */

@@ -147,11 +147,23 @@ static void slurm_node_lists(void **state)
 {
     (void)state;
     static const char *const cases[][2] = {
-        {"alpha", "alpha"}, {"alpha beta gamma", "alpha"}, {"alpha,beta,gamma", "alpha"}, {"1.2.3.[100-110]", "1.2.3.100"},
-        {"1.2.3.[089, 100-110]", "1.2.3.089"}, {"host[22]", "host22"}, {"host[1,5-9]", "host1"}, {"host[5-9,1]", "host5"},
-        {"alpha, host[5-9], gamma", "alpha"}, {"alpha[3,1], beta", "alpha3"}, {"host[001-3]", "host001"},
-        {"host[22],other[1-3]", "host22"}, {"rack[1-2]-ib[0-1]", "rack1-ib0"}, {"127.0.0.1", "127.0.0.1"}, {"", ""},
-        {"host[", "host"}, {"host[7", "host7"},
+        {"alpha", "alpha"},
+        {"alpha beta gamma", "alpha"},
+        {"alpha,beta,gamma", "alpha"},
+        {"1.2.3.[100-110]", "1.2.3.100"},
+        {"1.2.3.[089, 100-110]", "1.2.3.089"},
+        {"host[22]", "host22"},
+        {"host[1,5-9]", "host1"},
+        {"host[5-9,1]", "host5"},
+        {"alpha, host[5-9], gamma", "alpha"},
+        {"alpha[3,1], beta", "alpha3"},
+        {"host[001-3]", "host001"},
+        {"host[22],other[1-3]", "host22"},
+        {"rack[1-2]-ib[0-1]", "rack1-ib0"},
+        {"127.0.0.1", "127.0.0.1"},
+        {"", ""},
+        {"host[", "host"},
+        {"host[7", "host7"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char out[64];
@@ -394,10 +406,23 @@ static void kubeflow(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(torchelastic_defaults), TEST(torchelastic_variables), TEST(torchelastic_validation), TEST(slurm_defaults),
-        TEST(slurm_variables), TEST(slurm_user_address_wins), TEST(slurm_bad_values), TEST(slurm_node_lists),
-        TEST(slurm_ntasks_without_per_node), TEST(slurm_validation), TEST(slurm_contradicting_counts), TEST(slurm_settings),
-        TEST(slurm_srun_hint), TEST(lsf_job), TEST(lsf_errors), TEST(memory_runs_out), TEST(kubeflow),
+        TEST(torchelastic_defaults),
+        TEST(torchelastic_variables),
+        TEST(torchelastic_validation),
+        TEST(slurm_defaults),
+        TEST(slurm_variables),
+        TEST(slurm_user_address_wins),
+        TEST(slurm_bad_values),
+        TEST(slurm_node_lists),
+        TEST(slurm_ntasks_without_per_node),
+        TEST(slurm_validation),
+        TEST(slurm_contradicting_counts),
+        TEST(slurm_settings),
+        TEST(slurm_srun_hint),
+        TEST(lsf_job),
+        TEST(lsf_errors),
+        TEST(memory_runs_out),
+        TEST(kubeflow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -155,16 +155,46 @@ static void names(void **state)
 static bool mine_detected;
 static int destroyed;
 static bool mine_detect(void) { return mine_detected; }
-static void mine_destroy(void *self) { (void)self; destroyed++; }
-static const char *mine_address(void *self) { (void)self; return "node0"; }
-static int mine_port(void *self) { (void)self; return 4000; }
-static int mine_five(void *self) { (void)self; return 5; }
-static int mine_negative(void *self) { (void)self; return -3; }
-static const char *mine_no_address(void *self) { (void)self; return NULL; }
+static void mine_destroy(void *self)
+{
+    (void)self;
+    destroyed++;
+}
+static const char *mine_address(void *self)
+{
+    (void)self;
+    return "node0";
+}
+static int mine_port(void *self)
+{
+    (void)self;
+    return 4000;
+}
+static int mine_five(void *self)
+{
+    (void)self;
+    return 5;
+}
+static int mine_negative(void *self)
+{
+    (void)self;
+    return -3;
+}
+static const char *mine_no_address(void *self)
+{
+    (void)self;
+    return NULL;
+}
 
 static const fabric_environment_ops mine = {
-    .size = sizeof(fabric_environment_ops), .name = "mine", .detect = mine_detect, .destroy = mine_destroy,
-    .main_address = mine_address, .main_port = mine_port, .world_size = mine_five, .global_rank = mine_five,
+    .size = sizeof(fabric_environment_ops),
+    .name = "mine",
+    .detect = mine_detect,
+    .destroy = mine_destroy,
+    .main_address = mine_address,
+    .main_port = mine_port,
+    .world_size = mine_five,
+    .global_rank = mine_five,
     .local_rank = mine_five,
 };
 
@@ -180,8 +210,8 @@ static void registering(void **state)
     set("TORCHELASTIC_RUN_ID", "x"); /* registered ones are asked first */
     fabric_environment *environment = detect_as("mine");
     assert_string_equal(fabric_environment_type_name(environment), "mine");
-    assert_true(fabric_environment_creates_processes_externally(environment)); /* the default */
-    assert_int_equal(fabric_environment_node_rank(environment), 0);            /* the default */
+    assert_true(fabric_environment_creates_processes_externally(environment));   /* the default */
+    assert_int_equal(fabric_environment_node_rank(environment), 0);              /* the default */
     assert_int_equal(fabric_environment_set_global_rank(environment, 1), TH_OK); /* ignored */
     assert_int_equal(fabric_environment_global_rank(environment), 5);
     assert_int_equal(fabric_environment_validate_settings(environment, 1, 1), TH_OK);
@@ -249,9 +279,18 @@ static void pending_errors_pass_through(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(lightning_without_variables), TEST(lightning_with_variables), TEST(lightning_setters_and_teardown),
-        TEST(lightning_ports), TEST(bad_numbers_are_errors), TEST(rank_of_messages), TEST(order_of_detection),
-        TEST(slurm_shells_are_not_slurm), TEST(names), TEST(registering), TEST(broken_tables), TEST(short_tables),
+        TEST(lightning_without_variables),
+        TEST(lightning_with_variables),
+        TEST(lightning_setters_and_teardown),
+        TEST(lightning_ports),
+        TEST(bad_numbers_are_errors),
+        TEST(rank_of_messages),
+        TEST(order_of_detection),
+        TEST(slurm_shells_are_not_slurm),
+        TEST(names),
+        TEST(registering),
+        TEST(broken_tables),
+        TEST(short_tables),
         TEST(pending_errors_pass_through),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -145,8 +145,14 @@ static void without_mpi(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(every_family_on_one_host), TEST(one_process_is_no_mpi_job), TEST(several_hosts_need_an_address),
-        TEST(jobs_have_ports_of_their_own), TEST(node_ranks), TEST(pmix_rank_alone), TEST(validation), TEST(without_mpi),
+        TEST(every_family_on_one_host),
+        TEST(one_process_is_no_mpi_job),
+        TEST(several_hosts_need_an_address),
+        TEST(jobs_have_ports_of_their_own),
+        TEST(node_ranks),
+        TEST(pmix_rank_alone),
+        TEST(validation),
+        TEST(without_mpi),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,8 +41,8 @@ static void expect_error(th_status status, const char *word)
 
 /* ---- the script of tests/golden/grad_scaler.py */
 
-static const double script[] = {0.5, 0.25, 1e38, 0.5, 0.125, 0.1, 0.3, NAN, INFINITY, 0.7, -0.2, 0.4, 0.6, 0.9, -INFINITY, 0.1, 0.2,
-                                0.3, 0.4, 0.5, 3e33, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1};
+static const double script[] = {0.5, 0.25, 1e38, 0.5, 0.125, 0.1,  0.3, NAN, INFINITY, 0.7, -0.2, 0.4, 0.6, 0.9, -INFINITY,
+                                0.1, 0.2,  0.3,  0.4, 0.5,   3e33, 0.1, 0.1, 0.1,      0.1, 0.1,  0.1, 0.1, 0.1, 0.1};
 enum { STEPS = sizeof script / sizeof script[0] };
 
 static th_tensor *weight(const float *values, int64_t n)
@@ -260,7 +260,8 @@ static void half_gradients_are_refused(void **state)
     th_tensor *w = th_requires_grad_(th_keep(th_tensor_from((const float[]){1.0f}, TH_INTS(1), TH_FLOAT16)), true);
     if (th_error() != TH_OK) { /* float16 from float memory may need another way */
         th_error_clear();
-        w = th_requires_grad_(th_keep(th_to_dtype(th_tensor_from((const float[]){1.0f}, TH_INTS(1), TH_FLOAT32), TH_FLOAT16)), true);
+        w = th_requires_grad_(th_keep(th_to_dtype(th_tensor_from((const float[]){1.0f}, TH_INTS(1), TH_FLOAT32), TH_FLOAT16)),
+                              true);
     }
     th_optimizer *sgd = th_optim_sgd(TH_TENSORS(w), .lr = 0.1);
     th_grad_scaler_scale(scaler, th_tensor_scalar(TH_S(1.0), TH_FLOAT32));
@@ -303,8 +304,13 @@ static void states(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(equals_stored_trajectory), TEST(equals_live_trajectory), TEST(arguments), TEST(scaling_a_half_loss), TEST(misuse),
-        TEST(half_gradients_are_refused), TEST(states),
+        TEST(equals_stored_trajectory),
+        TEST(equals_live_trajectory),
+        TEST(arguments),
+        TEST(scaling_a_half_loss),
+        TEST(misuse),
+        TEST(half_gradients_are_refused),
+        TEST(states),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

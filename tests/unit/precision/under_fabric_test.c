@@ -1,4 +1,5 @@
-/* Precision through Fabric: init contexts, direct backward, clipping with a scaler (semantics 8.7, 8.12, 11.3; 21: 42, 53, 55-57; BC-032). */
+/* Precision through Fabric: init contexts, direct backward, clipping with a scaler (semantics 8.7, 8.12, 11.3; 21: 42, 53, 55-57;
+ * BC-032). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -126,8 +127,10 @@ static void errors_end_contexts(void **state)
 static void direct_backward(void **state)
 {
     (void)state;
-    static const struct { const char *precision; bool allowed; } cases[] = {
-        {"32-true", true}, {"bf16-true", true}, {"64-true", true}, {"bf16-mixed", false}};
+    static const struct {
+        const char *precision;
+        bool allowed;
+    } cases[] = {{"32-true", true}, {"bf16-true", true}, {"64-true", true}, {"bf16-mixed", false}};
     for (size_t i = 0; i < 4; i++) {
         TH_SCOPE();
         fabric *fab = fabric_new(.accelerator = "cpu", .devices = "1", .precision = cases[i].precision);
@@ -135,8 +138,10 @@ static void direct_backward(void **state)
         th_optimizer *sgd = th_optim_sgd(th_parameters(layer), .lr = 0.1);
         fabric_setup(fab, layer, sgd);
         th_backward(th_sum(th_forward(layer, th_ones(TH_INTS(1, 4)))));
-        if (cases[i].allowed) assert_int_equal(th_error(), TH_OK);
-        else expect_error(TH_ERR_RUNTIME, "fabric_backward");
+        if (cases[i].allowed)
+            assert_int_equal(th_error(), TH_OK);
+        else
+            expect_error(TH_ERR_RUNTIME, "fabric_backward");
         assert_int_equal(fabric_backward(fab, th_sum(th_forward(layer, th_ones(TH_INTS(1, 4))))), TH_OK);
         fabric_finish(fab);
         th_optimizer_free(sgd);
@@ -146,7 +151,11 @@ static void direct_backward(void **state)
 
 /* ---- 21.57: Linear(32, 2) with weights 0.01 and inputs 0.1 has gradients 0.1 and norm 0.8 */
 
-typedef struct job { fabric *fab; th_module *layer; th_optimizer *sgd; } job;
+typedef struct job {
+    fabric *fab;
+    th_module *layer;
+    th_optimizer *sgd;
+} job;
 
 static job job_new(fabric *fab)
 {
@@ -195,8 +204,8 @@ static void clipping_under(fabric *fab, double tolerance)
 
 static fabric *fabric_half(double init_scale)
 {
-    fabric_precision *mixed = fabric_precision_mixed("16-mixed", .device = TH_DEVICE_CPU,
-                                                     .scaler = th_grad_scaler_new(.init_scale = init_scale));
+    fabric_precision *mixed =
+        fabric_precision_mixed("16-mixed", .device = TH_DEVICE_CPU, .scaler = th_grad_scaler_new(.init_scale = init_scale));
     return fabric_new(.accelerator = "cpu", .devices = "1", .plugins = FABRIC_PLUGINS(fabric_plugin(mixed)));
 }
 
@@ -273,8 +282,8 @@ static void scaler_in_a_checkpoint(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(init_contexts), TEST(empty_init), TEST(errors_end_contexts), TEST(direct_backward), TEST(clipping),
-        TEST(clipping_an_overflow), TEST(scaler_in_a_checkpoint),
+        TEST(init_contexts), TEST(empty_init),           TEST(errors_end_contexts),    TEST(direct_backward),
+        TEST(clipping),      TEST(clipping_an_overflow), TEST(scaler_in_a_checkpoint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
