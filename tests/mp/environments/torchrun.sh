@@ -1,6 +1,7 @@
 #!/bin/sh
 # PyTorch's torchrun starts the ranks of a program that is no Python: PROGRAM PYTHON. Skipped (77) where there is no torchrun that works.
 set -u
+unset CFABRIC_ON_ERROR # the messages are looked at
 program=$1 python=$2
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
