@@ -46,6 +46,7 @@ static void update(const th__batch *batch, const th__group *group)
     th__each_mul_scalar_(accumulated, rho);
     th__each_addcmul_(accumulated, delta, delta, 1 - rho);
     /* The last step of the loop is complex again, which rounds differently. */
+    if (th__pending() != TH_OK) return;
     if (batch->n == 1 && batch->whole[0] != batch->params[0])
         th_add_(batch->whole[0], th_view_as_complex(delta.data[0]), .alpha = TH_S(-th__opt(group, LR)));
     else

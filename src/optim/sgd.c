@@ -42,7 +42,7 @@ static void move_buffers(const th__batch *batch, th_tensors grads, double moment
         th__each_add_(th__state_of(batch, MOMENTUM_BUFFER), grads, 1 - dampening);
         return;
     }
-    for (size_t i = 0; i < batch->n; i++) {
+    for (size_t i = 0; i < batch->n && th__pending() == TH_OK; i++) {
         th_tensor **buffer = &batch->state[MOMENTUM_BUFFER][i];
         if (*buffer == NULL) {
             *buffer = th_keep(th_clone(grads.data[i]));
