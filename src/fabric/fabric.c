@@ -53,7 +53,8 @@ static th_status take_loggers_and_callbacks(fabric *fab, const struct fabric_new
 {
     for (size_t i = 0; i < args->loggers.size; i++) {
         if (args->loggers.data[i] == NULL) return TH__FAIL(TH_ERR_TYPE, "logger %zu is NULL", i);
-        if (fabric__list_add(&fab->loggers, fabric_logger_retain(args->loggers.data[i])) != 0) return th__pending();
+        if (fabric__list_add(&fab->loggers, args->loggers.data[i]) != 0) return th__pending();
+        fabric_logger_retain(args->loggers.data[i]);
     }
     for (size_t i = 0; i < args->callbacks.size; i++) TH__TRY(fabric_add_callback(fab, args->callbacks.data[i]));
     return TH_OK;

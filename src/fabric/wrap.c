@@ -91,12 +91,15 @@ th_status fabric__wrap_module(fabric *fab, th_module *module, void *strategy_sta
     w->state = strategy_state;
     w->guarded = fabric__strategy_requires_fabric_backward(fab->strategy) ||
                  fabric_precision_requires_fabric_backward(fab->strategy->precision);
-    if (th__module_set_wrapper(module, &module_ops, w) != TH_OK) {
-        fabric_strategy_free(w->strategy);
-        free(w);
-        return th__pending();
+    if (fabric__list_add(&fab->modules, module) == 0) {
+        if (th__module_set_wrapper(module, &module_ops, w) == TH_OK) {
+            th_module_retain(module);
+            return TH_OK;
+        }
+        fab->modules.size--;
     }
-    if (fabric__list_add(&fab->modules, th_module_retain(module)) != 0) th_module_free(module);
+    fabric_strategy_free(w->strategy);
+    free(w);
     return th__pending();
 }
 
@@ -167,11 +170,14 @@ th_status fabric__wrap_optimizer(fabric *fab, th_optimizer *optimizer)
     optimizer_wrapper *w = th__malloc(sizeof *w);
     if (w == NULL) return th__pending();
     w->fab = fab;
-    if (th__optimizer_set_wrapper(optimizer, &optimizer_ops, w) != TH_OK) {
-        free(w);
-        return th__pending();
+    if (fabric__list_add(&fab->optimizers, optimizer) == 0) {
+        if (th__optimizer_set_wrapper(optimizer, &optimizer_ops, w) == TH_OK) {
+            th_optimizer_retain(optimizer);
+            return TH_OK;
+        }
+        fab->optimizers.size--;
     }
-    if (fabric__list_add(&fab->optimizers, th_optimizer_retain(optimizer)) != 0) th_optimizer_free(optimizer);
+    free(w);
     return th__pending();
 }
 

@@ -1,6 +1,7 @@
 /* fabric_new, set-up, wrappers, the end: semantics 2, 8.1-8.5, 9, 21 items 2, 38-44, 48, 49. */
 #include "fabric_support.h"
 
+#include "base/memory.h"
 #include "base/object.h"
 
 /* ---- the object itself */
@@ -304,6 +305,64 @@ static void loader_errors(void **state)
     assert_int_equal(fabric_finish(fab), 0);
 }
 
+/* ---- memory */
+
+static th_status no_metrics(fabric_logger *logger, const th_value *metrics, th_opt_int step)
+{
+    (void)logger, (void)metrics, (void)step;
+    return TH_OK;
+}
+
+static void use_everything(fabric *fab, th_module *model, th_optimizer *optimizer, th_dataloader *loader)
+{
+    fabric_launch(fab);
+    fabric_setup(fab, model, optimizer);
+    fabric_setup_dataloaders(fab, loader);
+    th_batch batch;
+    while (th_dataloader_next(loader, &batch)) {
+        TH_SCOPE();
+        th_tensor *loss = th_sum(th_forward(model, batch.data[0]));
+        fabric_backward(fab, loss);
+        fabric_clip_gradients(fab, model, optimizer, .max_norm = 1.0);
+        th_optimizer_step(optimizer);
+        fabric_log(fab, "loss", th_state(loss));
+    }
+    th_value_free(fabric_all_gather_value(fab, TH_STATE({"x", th_state(1.0)})));
+}
+
+/* Whichever allocation fails, the error is that, it stays, the end still releases everything and nothing leaks. */
+static void memory_runs_out(void **state)
+{
+    (void)state;
+    static const fabric_hook none[] = {{NULL, NULL}};
+    static const fabric_logger_ops log_ops = {.size = sizeof log_ops, .class_name = "Log", .log_metrics = no_metrics};
+    struct watch watch = {0};
+    size_t before = th__objects_live(NULL);
+    long n = 1;
+    for (bool failed = true; failed; n++) {
+        th_module *model = th_nn_linear(2, 2);
+        th_optimizer *optimizer = th_optim_sgd(th_parameters(model), .lr = 0.1);
+        th_dataloader *loader = th_dataloader_new(th_dataset_tensor(TH_TENSORS(th_ones(TH_INTS(4, 2)))), 2);
+        assert_ok();
+        th__fail_allocation(n);
+        fabric *fab = fabric_new(.accelerator = "cpu", .callbacks = FABRIC_CALLBACKS({"c", none, NULL, NULL}),
+                                 .loggers = FABRIC_LOGGERS(fabric_logger_new(&log_ops, NULL)),
+                                 .plugins = FABRIC_PLUGINS(fabric_plugin(fabric_precision_new(&watch_ops, &watch))));
+        if (fab != NULL) use_everything(fab, model, optimizer, loader);
+        th__fail_allocation(0);
+        failed = th_error() != TH_OK;
+        if (failed) assert_int_equal(th_error(), TH_ERR_MEMORY);
+        assert_int_equal(fabric_finish(fab), failed ? 1 : 0);
+        assert_false(fabric_is_wrapped(model));
+        th_dataloader_free(loader);
+        th_optimizer_free(optimizer);
+        th_module_free(model);
+        th_error_clear();
+        assert_int_equal(th__objects_live(NULL), before);
+    }
+    assert_true(n > 50);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -320,6 +379,7 @@ int main(void)
         FABRIC_CASE(forward_goes_through_the_precision_once),
         FABRIC_CASE(epochs_are_set_by_themselves),
         FABRIC_CASE(loader_errors),
+        FABRIC_CASE(memory_runs_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
