@@ -8,7 +8,7 @@
 #include <cfabric/nn_modules.h>
 
 typedef struct bench_args {
-    const char *mode;   /* "fabric" or "plain" */
+    const char *mode; /* "fabric" or "plain" */
     int batch, steps;
     const char *precision;
     const char *path;

@@ -58,7 +58,9 @@ int bench_async(const bench_args *args)
             TH_SCOPE();
             if (i == 0) {
                 start = bench_now();
-                if (saving) fabric_save(fab, args->path, TH_STATE({"model", th_state(model)}, {"ballast", th_state(ballast)}), .async = true);
+                if (saving)
+                    fabric_save(fab, args->path, TH_STATE({"model", th_state(model)}, {"ballast", th_state(ballast)}),
+                                .async = true);
             }
             th_optimizer_zero_grad(opt);
             fabric_backward(fab, th_nll_loss(th_forward(model, x), y));

@@ -74,10 +74,22 @@ th_status bench_setup(fabric *fab, th_module *model, th_optimizer *opt)
 
 th_status bench_backward(fabric *fab, th_tensor *loss) { return fab != NULL ? fabric_backward(fab, loss) : th_backward(loss); }
 
-static const struct { const char *name; int (*run)(const bench_args *args); } commands[] = {
-    {"mlp", bench_mlp}, {"image", bench_image}, {"language", bench_language}, {"loader", bench_loader},
-    {"peak_memory", bench_peak_memory}, {"first_step", bench_first_step}, {"op_call", bench_op_call}, {"ddp", bench_ddp},
-    {"all_reduce", bench_all_reduce}, {"save", bench_save}, {"load", bench_load}, {"async", bench_async},
+static const struct {
+    const char *name;
+    int (*run)(const bench_args *args);
+} commands[] = {
+    {"mlp", bench_mlp},
+    {"image", bench_image},
+    {"language", bench_language},
+    {"loader", bench_loader},
+    {"peak_memory", bench_peak_memory},
+    {"first_step", bench_first_step},
+    {"op_call", bench_op_call},
+    {"ddp", bench_ddp},
+    {"all_reduce", bench_all_reduce},
+    {"save", bench_save},
+    {"load", bench_load},
+    {"async", bench_async},
 };
 
 int main(int argc, char **argv)

@@ -120,7 +120,9 @@ int bench_ddp(const bench_args *args)
 
 enum { VOCABULARY = 33278, WIDTH = 200, BLOCK = 35 };
 
-typedef struct language_model { th_tensor *positions, *mask; } language_model;
+typedef struct language_model {
+    th_tensor *positions, *mask;
+} language_model;
 
 static void free_language_model(void *data)
 {
@@ -153,7 +155,8 @@ static th_tensor *embed(th_module *self, th_tensor *tokens)
 static th_tensors language_forward(th_module *self, th_tensors inputs)
 {
     language_model *m = th_module_data(self);
-    th_tensor *out = th_forward(th_module_get(self, "transformer"), embed(self, inputs.data[0]), embed(self, inputs.data[1]), NULL, m->mask);
+    th_tensor *out =
+        th_forward(th_module_get(self, "transformer"), embed(self, inputs.data[0]), embed(self, inputs.data[1]), NULL, m->mask);
     out = th_log_softmax_int(th_forward(th_module_get(self, "decoder"), out), -1);
     return th_list(TH_TENSORS(th_view(out, TH_INTS(-1, VOCABULARY))));
 }

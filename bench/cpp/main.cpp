@@ -11,10 +11,7 @@
 #include <string>
 #include <vector>
 
-static double now()
-{
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+static double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 static void loop(const std::function<void()> &step, int warmup, int steps)
 {
@@ -45,20 +42,23 @@ static void mlp(int batch, int steps)
 {
     std::vector<at::Tensor> p{parameter({128, 784}, 784), parameter({128}, 784), parameter({10, 128}, 128), parameter({10}, 128)};
     auto x = at::randn({batch, 784}), y = at::randint(10, {batch}, at::kLong);
-    loop([&] {
-        zero_grad(p);
-        auto hidden = at::relu(at::linear(x, p[0], p[1]));
-        auto loss = at::cross_entropy_loss(at::linear(hidden, p[2], p[3]), y);
-        loss.backward();
-        c10::AutoGradMode guard(false);
-        for (auto &w : p) w.add_(w.grad(), -0.01);
-    }, 100, steps);
+    loop(
+        [&] {
+            zero_grad(p);
+            auto hidden = at::relu(at::linear(x, p[0], p[1]));
+            auto loss = at::cross_entropy_loss(at::linear(hidden, p[2], p[3]), y);
+            loss.backward();
+            c10::AutoGradMode guard(false);
+            for (auto &w : p) w.add_(w.grad(), -0.01);
+        },
+        100, steps);
 }
 
 static void image(int batch, int steps)
 {
-    std::vector<at::Tensor> p{parameter({32, 1, 3, 3}, 9),     parameter({32}, 9),      parameter({64, 32, 3, 3}, 288), parameter({64}, 288),
-                              parameter({128, 9216}, 9216), parameter({128}, 9216), parameter({10, 128}, 128),      parameter({10}, 128)};
+    std::vector<at::Tensor> p{parameter({32, 1, 3, 3}, 9), parameter({32}, 9),           parameter({64, 32, 3, 3}, 288),
+                              parameter({64}, 288),        parameter({128, 9216}, 9216), parameter({128}, 9216),
+                              parameter({10, 128}, 128),   parameter({10}, 128)};
     std::vector<at::Tensor> square, delta;
     for (auto &w : p) {
         square.push_back(at::zeros_like(w));
@@ -66,24 +66,26 @@ static void image(int batch, int steps)
     }
     auto x = at::randn({batch, 1, 28, 28}), y = at::randint(10, {batch}, at::kLong);
     const double rho = 0.9, eps = 1e-6, lr = 1.0;
-    loop([&] {
-        zero_grad(p);
-        auto h = at::relu(at::conv2d(x, p[0], p[1]));
-        h = at::relu(at::conv2d(h, p[2], p[3]));
-        h = at::dropout(at::max_pool2d(h, 2), 0.25, true).flatten(1);
-        h = at::dropout(at::relu(at::linear(h, p[4], p[5])), 0.5, true);
-        auto loss = at::nll_loss(at::log_softmax(at::linear(h, p[6], p[7]), 1), y);
-        loss.backward();
-        c10::AutoGradMode guard(false);
-        for (size_t i = 0; i < p.size(); i++) { // Adadelta
-            auto grad = p[i].grad();
-            square[i].mul_(rho).addcmul_(grad, grad, 1 - rho);
-            auto deviation = square[i].add(eps).sqrt_();
-            auto change = delta[i].add(eps).sqrt_().div_(deviation).mul_(grad);
-            delta[i].mul_(rho).addcmul_(change, change, 1 - rho);
-            p[i].add_(change, -lr);
-        }
-    }, 3, steps);
+    loop(
+        [&] {
+            zero_grad(p);
+            auto h = at::relu(at::conv2d(x, p[0], p[1]));
+            h = at::relu(at::conv2d(h, p[2], p[3]));
+            h = at::dropout(at::max_pool2d(h, 2), 0.25, true).flatten(1);
+            h = at::dropout(at::relu(at::linear(h, p[4], p[5])), 0.5, true);
+            auto loss = at::nll_loss(at::log_softmax(at::linear(h, p[6], p[7]), 1), y);
+            loss.backward();
+            c10::AutoGradMode guard(false);
+            for (size_t i = 0; i < p.size(); i++) { // Adadelta
+                auto grad = p[i].grad();
+                square[i].mul_(rho).addcmul_(grad, grad, 1 - rho);
+                auto deviation = square[i].add(eps).sqrt_();
+                auto change = delta[i].add(eps).sqrt_().div_(deviation).mul_(grad);
+                delta[i].mul_(rho).addcmul_(change, change, 1 - rho);
+                p[i].add_(change, -lr);
+            }
+        },
+        3, steps);
 }
 
 static void op_call(int steps)
@@ -106,9 +108,13 @@ int main(int argc, char **argv)
         if (std::strncmp(argv[i], "batch=", 6) == 0) batch = std::atoi(argv[i] + 6);
         if (std::strncmp(argv[i], "steps=", 6) == 0) steps = std::atoi(argv[i] + 6);
     }
-    if (command == "mlp") mlp(batch, steps);
-    else if (command == "image") image(batch, steps);
-    else if (command == "op_call") op_call(steps);
-    else return 2;
+    if (command == "mlp")
+        mlp(batch, steps);
+    else if (command == "image")
+        image(batch, steps);
+    else if (command == "op_call")
+        op_call(steps);
+    else
+        return 2;
     return 0;
 }

@@ -1,15 +1,16 @@
 /* cfabric/optimizers.h: the built-in optimizers (torch.optim).
  *
  * Names, defaults and ranges are PyTorch's, word for word; each function's table below lists the defaults. What a later parameter
- * group does not set it inherits from these arguments. All return an [owned] optimizer, NULL with an error pending; a value out of
- * range is a ValueError that names it.
+ * group does not set it inherits from these arguments. All return an [owned] optimizer, NULL with an error pending; a value out
+ * of range is a ValueError that names it.
  *
- * Which implementation runs: `foreach` and `fused` are None (not given), TH_SOME_BOOL(true) or TH_SOME_BOOL(false), as in PyTorch, and
- * None chooses as PyTorch does: one parameter at a time on the CPU, _foreach_ operators on CUDA. All three compute the same formula,
- * but not always the same bits. Measured on libtorch 2.13 (CPU, x86-64, 20 steps): foreach gives the loop's bits in float32 and
- * float64 for every class, not in bfloat16; fused gives them for SGD without momentum in float32 and float64 and otherwise differs in
- * the last bits (it contracts multiply and add). So fused is the fastest but is used only where it is asked for, which keeps every
- * default run bit-identical to PyTorch's default run. fused on the CPU needs libtorch 2.4 (SGD, Adam, AdamW) or 2.5 (Adagrad).
+ * Which implementation runs: `foreach` and `fused` are None (not given), TH_SOME_BOOL(true) or TH_SOME_BOOL(false), as in
+ * PyTorch, and None chooses as PyTorch does: one parameter at a time on the CPU, _foreach_ operators on CUDA. All three compute
+ * the same formula, but not always the same bits. Measured on libtorch 2.13 (CPU, x86-64, 20 steps): foreach gives the loop's
+ * bits in float32 and float64 for every class, not in bfloat16; fused gives them for SGD without momentum in float32 and float64
+ * and otherwise differs in the last bits (it contracts multiply and add). So fused is the fastest but is used only where it is
+ * asked for, which keeps every default run bit-identical to PyTorch's default run. fused on the CPU needs libtorch 2.4 (SGD,
+ * Adam, AdamW) or 2.5 (Adagrad).
  *
  * capturable and differentiable exist so that state dicts have PyTorch's keys; true is refused. */
 #ifndef CFABRIC_OPTIMIZERS_H
@@ -65,7 +66,8 @@ struct th_optim_adamw_args {
 FABRIC_API FABRIC_NODISCARD th_optimizer *th_optim_adamw_call(struct th_optim_adamw_args args);
 #define th_optim_adamw(...) th_optim_adamw_call((struct th_optim_adamw_args){TH_OPTIM_ADAMW_DEFAULTS, .params = __VA_ARGS__})
 
-/** Adadelta: lr 1.0, rho 0.9, eps 1e-6, weight_decay 0, maximize. Sparse gradients are refused. State: step, square_avg, acc_delta. */
+/** Adadelta: lr 1.0, rho 0.9, eps 1e-6, weight_decay 0, maximize. Sparse gradients are refused. State: step, square_avg,
+ * acc_delta. */
 struct th_optim_adadelta_args {
     th_tensors params;
     double lr, rho, eps, weight_decay;
@@ -74,11 +76,11 @@ struct th_optim_adadelta_args {
 };
 #define TH_OPTIM_ADADELTA_DEFAULTS .lr = 1.0, .rho = 0.9, .eps = 1e-6
 FABRIC_API FABRIC_NODISCARD th_optimizer *th_optim_adadelta_call(struct th_optim_adadelta_args args);
-#define th_optim_adadelta(...) \
+#define th_optim_adadelta(...)                                                                                                   \
     th_optim_adadelta_call((struct th_optim_adadelta_args){TH_OPTIM_ADADELTA_DEFAULTS, .params = __VA_ARGS__})
 
-/** Adagrad: lr 1e-2, lr_decay 0, weight_decay 0 (not with sparse gradients), initial_accumulator_value 0, eps 1e-10, maximize. Sparse
- * gradients are accepted. State (from the start): step, sum. */
+/** Adagrad: lr 1e-2, lr_decay 0, weight_decay 0 (not with sparse gradients), initial_accumulator_value 0, eps 1e-10, maximize.
+ * Sparse gradients are accepted. State (from the start): step, sum. */
 struct th_optim_adagrad_args {
     th_tensors params;
     double lr, lr_decay, weight_decay, initial_accumulator_value, eps;
@@ -88,11 +90,11 @@ struct th_optim_adagrad_args {
 };
 #define TH_OPTIM_ADAGRAD_DEFAULTS .lr = 1e-2, .eps = 1e-10
 FABRIC_API FABRIC_NODISCARD th_optimizer *th_optim_adagrad_call(struct th_optim_adagrad_args args);
-#define th_optim_adagrad(...) \
+#define th_optim_adagrad(...)                                                                                                    \
     th_optim_adagrad_call((struct th_optim_adagrad_args){TH_OPTIM_ADAGRAD_DEFAULTS, .params = __VA_ARGS__})
 
-/** RMSprop: lr 1e-2, alpha 0.99, eps 1e-8, weight_decay 0, momentum 0, centered, maximize. Sparse gradients are refused. State: step,
- * square_avg, momentum_buffer, grad_avg. */
+/** RMSprop: lr 1e-2, alpha 0.99, eps 1e-8, weight_decay 0, momentum 0, centered, maximize. Sparse gradients are refused. State:
+ * step, square_avg, momentum_buffer, grad_avg. */
 struct th_optim_rmsprop_args {
     th_tensors params;
     double lr, alpha, eps, weight_decay, momentum;
@@ -102,13 +104,13 @@ struct th_optim_rmsprop_args {
 };
 #define TH_OPTIM_RMSPROP_DEFAULTS .lr = 1e-2, .alpha = 0.99, .eps = 1e-8
 FABRIC_API FABRIC_NODISCARD th_optimizer *th_optim_rmsprop_call(struct th_optim_rmsprop_args args);
-#define th_optim_rmsprop(...) \
+#define th_optim_rmsprop(...)                                                                                                    \
     th_optim_rmsprop_call((struct th_optim_rmsprop_args){TH_OPTIM_RMSPROP_DEFAULTS, .params = __VA_ARGS__})
 
-/** LBFGS: lr 1, max_iter 20, max_eval max_iter * 5 / 4, tolerance_grad 1e-7, tolerance_change 1e-9, history_size 100, line_search_fn
- * NULL (fixed step) or "strong_wolfe". One parameter group only; steps need a closure (th_optimizer_step_closure). Sparse gradients
- * are made dense. State, on the first parameter: func_evals, n_iter, al, d, t, old_dirs, old_stps, ro, H_diag, prev_flat_grad,
- * prev_loss. */
+/** LBFGS: lr 1, max_iter 20, max_eval max_iter * 5 / 4, tolerance_grad 1e-7, tolerance_change 1e-9, history_size 100,
+ * line_search_fn NULL (fixed step) or "strong_wolfe". One parameter group only; steps need a closure (th_optimizer_step_closure).
+ * Sparse gradients are made dense. State, on the first parameter: func_evals, n_iter, al, d, t, old_dirs, old_stps, ro, H_diag,
+ * prev_flat_grad, prev_loss. */
 struct th_optim_lbfgs_args {
     th_tensors params;
     double lr;

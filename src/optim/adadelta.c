@@ -8,14 +8,10 @@ enum { LR, RHO, EPS, WEIGHT_DECAY, MAXIMIZE, CAPTURABLE, FOREACH, DIFFERENTIABLE
 enum { STEP, SQUARE_AVG, ACC_DELTA };
 
 static const th_option_spec options[N_OPTIONS] = {
-    [LR] = {"lr", TH_OPTION_DOUBLE, 1.0, 0, NULL},
-    [RHO] = {"rho", TH_OPTION_DOUBLE, 0.9, 0, NULL},
-    [EPS] = {"eps", TH_OPTION_DOUBLE, 1e-6, 0, NULL},
-    [WEIGHT_DECAY] = {"weight_decay", TH_OPTION_DOUBLE, 0, 0, NULL},
-    [MAXIMIZE] = {"maximize", TH_OPTION_BOOL, 0, 0, NULL},
-    [CAPTURABLE] = {"capturable", TH_OPTION_BOOL, 0, 0, NULL},
-    [FOREACH] = {"foreach", TH_OPTION_MAYBE, -1, 0, NULL},
-    [DIFFERENTIABLE] = {"differentiable", TH_OPTION_BOOL, 0, 0, NULL},
+    [LR] = {"lr", TH_OPTION_DOUBLE, 1.0, 0, NULL},         [RHO] = {"rho", TH_OPTION_DOUBLE, 0.9, 0, NULL},
+    [EPS] = {"eps", TH_OPTION_DOUBLE, 1e-6, 0, NULL},      [WEIGHT_DECAY] = {"weight_decay", TH_OPTION_DOUBLE, 0, 0, NULL},
+    [MAXIMIZE] = {"maximize", TH_OPTION_BOOL, 0, 0, NULL}, [CAPTURABLE] = {"capturable", TH_OPTION_BOOL, 0, 0, NULL},
+    [FOREACH] = {"foreach", TH_OPTION_MAYBE, -1, 0, NULL}, [DIFFERENTIABLE] = {"differentiable", TH_OPTION_BOOL, 0, 0, NULL},
 };
 static const char *const state_names[] = {"step", "square_avg", "acc_delta"};
 
@@ -55,8 +51,10 @@ static void update(const th__batch *batch, const th__group *group)
 
 static th_status step(th_optimizer *self, size_t index)
 {
-    static const th__gather what = {.states = 1u << STEP | 1u << SQUARE_AVG | 1u << ACC_DELTA, .has_step = true,
-                                    .dense_only = "Adadelta does not support sparse gradients", .complex_as_real = true};
+    static const th__gather what = {.states = 1u << STEP | 1u << SQUARE_AVG | 1u << ACC_DELTA,
+                                    .has_step = true,
+                                    .dense_only = "Adadelta does not support sparse gradients",
+                                    .complex_as_real = true};
     th__group *group = &self->groups[index];
     th__batch batch;
     TH__TRY(th__batch_gather(self, index, &what, &batch));
@@ -66,8 +64,14 @@ static th_status step(th_optimizer *self, size_t index)
 }
 
 static const th_optimizer_ops adadelta_ops = {
-    .size = sizeof(th_optimizer_ops), .name = "Adadelta", .options = options, .n_options = N_OPTIONS, .state_names = state_names,
-    .n_state = 3, .step = step, .check = check,
+    .size = sizeof(th_optimizer_ops),
+    .name = "Adadelta",
+    .options = options,
+    .n_options = N_OPTIONS,
+    .state_names = state_names,
+    .n_state = 3,
+    .step = step,
+    .check = check,
 };
 
 th_optimizer *th_optim_adadelta_call(struct th_optim_adadelta_args args)

@@ -22,8 +22,11 @@ static const char *const state_names[] = {"step", "sum"};
 
 static th__gather needs(const th__group *group)
 {
-    return (th__gather){.states = 1u << STEP | 1u << SUM, .has_step = true, .fused = th__opt_bool(group, FUSED),
-                        .complex_as_real = true, .initial = th__opt(group, INITIAL)};
+    return (th__gather){.states = 1u << STEP | 1u << SUM,
+                        .has_step = true,
+                        .fused = th__opt_bool(group, FUSED),
+                        .complex_as_real = true,
+                        .initial = th__opt(group, INITIAL)};
 }
 
 /* Adagrad's state exists from the start, not from the first step. */
@@ -82,9 +85,9 @@ static void update(const th__batch *batch, const th__group *group)
 static th_status fused(th_optimizer *self, const th__group *group, const th__batch *batch)
 {
     static const unsigned lists[] = {TH__FUSED_PARAMS, TH__FUSED_GRADS, SUM, STEP};
-    const th_arg numbers[] = {
-        TH_A_DOUBLE(th__opt(group, LR)), TH_A_DOUBLE(th__opt(group, LR_DECAY)), TH_A_DOUBLE(th__opt(group, WEIGHT_DECAY)),
-        TH_A_DOUBLE(th__opt(group, EPS)), TH_A_BOOL(th__opt_bool(group, MAXIMIZE))};
+    const th_arg numbers[] = {TH_A_DOUBLE(th__opt(group, LR)), TH_A_DOUBLE(th__opt(group, LR_DECAY)),
+                              TH_A_DOUBLE(th__opt(group, WEIGHT_DECAY)), TH_A_DOUBLE(th__opt(group, EPS)),
+                              TH_A_BOOL(th__opt_bool(group, MAXIMIZE))};
     return th__fused_run(self, "aten::_fused_adagrad_", batch, lists, 4, numbers, 5);
 }
 
@@ -103,8 +106,14 @@ static th_status step(th_optimizer *self, size_t index)
 }
 
 static const th_optimizer_ops adagrad_ops = {
-    .size = sizeof(th_optimizer_ops), .name = "Adagrad", .options = options, .n_options = N_OPTIONS, .state_names = state_names,
-    .n_state = 2, .step = step, .check = check,
+    .size = sizeof(th_optimizer_ops),
+    .name = "Adagrad",
+    .options = options,
+    .n_options = N_OPTIONS,
+    .state_names = state_names,
+    .n_state = 2,
+    .step = step,
+    .check = check,
 };
 
 th_optimizer *th_optim_adagrad_call(struct th_optim_adagrad_args args)

@@ -31,7 +31,8 @@ static th_status check(th_optimizer *self, size_t index)
     for (int i = 0; i < 2; i++) {
         double beta = group->hyper[BETAS].v[i];
         if (!(beta >= 0.0 && beta < 1.0))
-            return th__fail(TH_ERR_VALUE, name, "Invalid beta parameter at index %d: %g, expected at least 0 and less than 1", i, beta);
+            return th__fail(TH_ERR_VALUE, name, "Invalid beta parameter at index %d: %g, expected at least 0 and less than 1", i,
+                            beta);
     }
     TH__TRY(th__check_not_negative(name, "weight_decay value", th__opt(group, WEIGHT_DECAY)));
     return th__check_implementation(group, name, FOREACH, FUSED, CAPTURABLE, DIFFERENTIABLE);
@@ -76,12 +77,16 @@ static void update(const th__batch *batch, const th__group *group)
 
 static th_status fused(th_optimizer *self, const th__group *group, const th__batch *batch)
 {
-    const unsigned lists[] = {TH__FUSED_PARAMS, TH__FUSED_GRADS, EXP_AVG, EXP_AVG_SQ,
-                              th__opt_bool(group, AMSGRAD) ? (unsigned)MAX_EXP_AVG_SQ : TH__FUSED_EMPTY, STEP};
-    const th_arg numbers[] = {
-        TH_A_DOUBLE(th__opt(group, LR)), TH_A_DOUBLE(group->hyper[BETAS].v[0]), TH_A_DOUBLE(group->hyper[BETAS].v[1]),
-        TH_A_DOUBLE(th__opt(group, WEIGHT_DECAY)), TH_A_DOUBLE(th__opt(group, EPS)), TH_A_BOOL(th__opt_bool(group, AMSGRAD)),
-        TH_A_BOOL(th__opt_bool(group, MAXIMIZE))};
+    const unsigned lists[] = {TH__FUSED_PARAMS,
+                              TH__FUSED_GRADS,
+                              EXP_AVG,
+                              EXP_AVG_SQ,
+                              th__opt_bool(group, AMSGRAD) ? (unsigned)MAX_EXP_AVG_SQ : TH__FUSED_EMPTY,
+                              STEP};
+    const th_arg numbers[] = {TH_A_DOUBLE(th__opt(group, LR)),         TH_A_DOUBLE(group->hyper[BETAS].v[0]),
+                              TH_A_DOUBLE(group->hyper[BETAS].v[1]),   TH_A_DOUBLE(th__opt(group, WEIGHT_DECAY)),
+                              TH_A_DOUBLE(th__opt(group, EPS)),        TH_A_BOOL(th__opt_bool(group, AMSGRAD)),
+                              TH_A_BOOL(th__opt_bool(group, MAXIMIZE))};
     const char *op = th__opt_bool(group, DECOUPLED) ? "aten::_fused_adamw_" : "aten::_fused_adam_";
     return th__fused_run(self, op, batch, lists, 6, numbers, 7);
 }
@@ -90,7 +95,9 @@ static th_status step(th_optimizer *self, size_t index)
 {
     th__group *group = &self->groups[index];
     bool use_fused = th__opt_bool(group, FUSED);
-    th__gather what = {.states = 1u << STEP | 1u << EXP_AVG | 1u << EXP_AVG_SQ, .has_step = true, .fused = use_fused,
+    th__gather what = {.states = 1u << STEP | 1u << EXP_AVG | 1u << EXP_AVG_SQ,
+                       .has_step = true,
+                       .fused = use_fused,
                        .dense_only = "Adam does not support sparse gradients, please consider SparseAdam instead",
                        .complex_as_real = true};
     if (th__opt_bool(group, AMSGRAD)) what.states |= 1u << MAX_EXP_AVG_SQ;
@@ -103,12 +110,24 @@ static th_status step(th_optimizer *self, size_t index)
 }
 
 static const th_optimizer_ops adam_ops = {
-    .size = sizeof(th_optimizer_ops), .name = "Adam", .options = options, .n_options = N_OPTIONS, .state_names = state_names,
-    .n_state = 4, .step = step, .check = check,
+    .size = sizeof(th_optimizer_ops),
+    .name = "Adam",
+    .options = options,
+    .n_options = N_OPTIONS,
+    .state_names = state_names,
+    .n_state = 4,
+    .step = step,
+    .check = check,
 };
 static const th_optimizer_ops adamw_ops = {
-    .size = sizeof(th_optimizer_ops), .name = "AdamW", .options = options, .n_options = N_OPTIONS, .state_names = state_names,
-    .n_state = 4, .step = step, .check = check,
+    .size = sizeof(th_optimizer_ops),
+    .name = "AdamW",
+    .options = options,
+    .n_options = N_OPTIONS,
+    .state_names = state_names,
+    .n_state = 4,
+    .step = step,
+    .check = check,
 };
 
 static th_optimizer *build(const th_optimizer_ops *ops, const struct th_optim_adam_args *args)
@@ -135,9 +154,17 @@ th_optimizer *th_optim_adam_call(struct th_optim_adam_args args) { return build(
 
 th_optimizer *th_optim_adamw_call(struct th_optim_adamw_args args)
 {
-    struct th_optim_adam_args same = {
-        .params = args.params, .lr = args.lr, .betas = {args.betas[0], args.betas[1]}, .eps = args.eps,
-        .weight_decay = args.weight_decay, .amsgrad = args.amsgrad, .foreach = args.foreach, .maximize = args.maximize,
-        .capturable = args.capturable, .differentiable = args.differentiable, .fused = args.fused, .decoupled_weight_decay = true};
+    struct th_optim_adam_args same = {.params = args.params,
+                                      .lr = args.lr,
+                                      .betas = {args.betas[0], args.betas[1]},
+                                      .eps = args.eps,
+                                      .weight_decay = args.weight_decay,
+                                      .amsgrad = args.amsgrad,
+                                      .foreach = args.foreach,
+                                      .maximize = args.maximize,
+                                      .capturable = args.capturable,
+                                      .differentiable = args.differentiable,
+                                      .fused = args.fused,
+                                      .decoupled_weight_decay = true};
     return build(&adamw_ops, &same);
 }

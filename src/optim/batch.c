@@ -130,8 +130,8 @@ th_status th__batch_run(const th__batch *batch, const th__group *group, bool for
     }
     for (size_t i = 0; i < batch->n && th__pending() == TH_OK; i++) {
         TH_SCOPE();
-        th__batch one = {.n = 1, .params = batch->params + i, .grads = batch->grads + i, .whole = batch->whole + i,
-                         .n_state = batch->n_state};
+        th__batch one = {
+            .n = 1, .params = batch->params + i, .grads = batch->grads + i, .whole = batch->whole + i, .n_state = batch->n_state};
         for (size_t k = 0; k < batch->n_state; k++) one.state[k] = batch->state[k] + i;
         if (batch->steps != NULL) one.steps = batch->steps + i;
         decay_grads(&one, decay);

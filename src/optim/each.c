@@ -6,8 +6,14 @@
 
 /* ---------------------------------------------------------------- helpers */
 
-#define LIST(x) {.kind = TH_ARG_TENSORS, .v.tensors = (x)}
-#define NUMBER(x) {.kind = TH_ARG_SCALAR, .v.scalar = th_scalar_double(x)}
+#define LIST(x)                                                                                                                  \
+    {                                                                                                                            \
+        .kind = TH_ARG_TENSORS, .v.tensors = (x)                                                                                 \
+    }
+#define NUMBER(x)                                                                                                                \
+    {                                                                                                                            \
+        .kind = TH_ARG_SCALAR, .v.scalar = th_scalar_double(x)                                                                   \
+    }
 
 /* After an error lists may be empty. */
 static bool failed(void) { return TH__UNLIKELY(th__pending() != TH_OK); }
@@ -55,78 +61,100 @@ void th__mul_number_(th_tensor *tensor, double x)
 void th__each_add_(th_tensors a, th_tensors b, double alpha)
 {
     if (failed()) return;
-    if (a.size == 1) th_add_(a.data[0], b.data[0], .alpha = TH_S(alpha));
-    else CALL("aten::_foreach_add_.List", LIST(a), LIST(b), NUMBER(alpha));
+    if (a.size == 1)
+        th_add_(a.data[0], b.data[0], .alpha = TH_S(alpha));
+    else
+        CALL("aten::_foreach_add_.List", LIST(a), LIST(b), NUMBER(alpha));
 }
 
 void th__each_add_scalar_(th_tensors a, double x)
 {
     if (failed()) return;
-    if (a.size == 1) th_add_scalar_(a.data[0], TH_S(x));
-    else CALL("aten::_foreach_add_.Scalar", LIST(a), NUMBER(x));
+    if (a.size == 1)
+        th_add_scalar_(a.data[0], TH_S(x));
+    else
+        CALL("aten::_foreach_add_.Scalar", LIST(a), NUMBER(x));
 }
 
 void th__each_mul_(th_tensors a, th_tensors b)
 {
     if (failed()) return;
-    if (a.size == 1) th_mul_(a.data[0], b.data[0]);
-    else CALL("aten::_foreach_mul_.List", LIST(a), LIST(b));
+    if (a.size == 1)
+        th_mul_(a.data[0], b.data[0]);
+    else
+        CALL("aten::_foreach_mul_.List", LIST(a), LIST(b));
 }
 
 void th__each_mul_scalar_(th_tensors a, double x)
 {
     if (failed()) return;
-    if (a.size == 1) th__mul_number_(a.data[0], x);
-    else CALL("aten::_foreach_mul_.Scalar", LIST(a), NUMBER(x));
+    if (a.size == 1)
+        th__mul_number_(a.data[0], x);
+    else
+        CALL("aten::_foreach_mul_.Scalar", LIST(a), NUMBER(x));
 }
 
 void th__each_div_(th_tensors a, th_tensors b)
 {
     if (failed()) return;
-    if (a.size == 1) th_div_(a.data[0], b.data[0]);
-    else CALL("aten::_foreach_div_.List", LIST(a), LIST(b));
+    if (a.size == 1)
+        th_div_(a.data[0], b.data[0]);
+    else
+        CALL("aten::_foreach_div_.List", LIST(a), LIST(b));
 }
 
 void th__each_div_scalars_(th_tensors a, const double *x)
 {
     if (failed()) return;
-    if (a.size == 1) th_div_scalar_(a.data[0], TH_S(x[0]));
-    else CALL("aten::_foreach_div_.ScalarList", LIST(a), numbers(x, a.size));
+    if (a.size == 1)
+        th_div_scalar_(a.data[0], TH_S(x[0]));
+    else
+        CALL("aten::_foreach_div_.ScalarList", LIST(a), numbers(x, a.size));
 }
 
 void th__each_sqrt_(th_tensors a)
 {
     if (failed()) return;
-    if (a.size == 1) th_sqrt_(a.data[0]);
-    else CALL("aten::_foreach_sqrt_", LIST(a));
+    if (a.size == 1)
+        th_sqrt_(a.data[0]);
+    else
+        CALL("aten::_foreach_sqrt_", LIST(a));
 }
 
 void th__each_lerp_(th_tensors a, th_tensors b, double weight)
 {
     if (failed()) return;
-    if (a.size == 1) th_lerp_scalar_(a.data[0], b.data[0], TH_S(weight));
-    else CALL("aten::_foreach_lerp_.Scalar", LIST(a), LIST(b), NUMBER(weight));
+    if (a.size == 1)
+        th_lerp_scalar_(a.data[0], b.data[0], TH_S(weight));
+    else
+        CALL("aten::_foreach_lerp_.Scalar", LIST(a), LIST(b), NUMBER(weight));
 }
 
 void th__each_maximum_(th_tensors a, th_tensors b)
 {
     if (failed()) return;
-    if (a.size == 1) th_maximum_out(a.data[0], b.data[0], .out = a.data[0]);
-    else CALL("aten::_foreach_maximum_.List", LIST(a), LIST(b));
+    if (a.size == 1)
+        th_maximum_out(a.data[0], b.data[0], .out = a.data[0]);
+    else
+        CALL("aten::_foreach_maximum_.List", LIST(a), LIST(b));
 }
 
 void th__each_addcmul_(th_tensors a, th_tensors b, th_tensors c, double value)
 {
     if (failed()) return;
-    if (a.size == 1) th_addcmul_(a.data[0], b.data[0], c.data[0], .value = TH_S(value));
-    else CALL("aten::_foreach_addcmul_.Scalar", LIST(a), LIST(b), LIST(c), NUMBER(value));
+    if (a.size == 1)
+        th_addcmul_(a.data[0], b.data[0], c.data[0], .value = TH_S(value));
+    else
+        CALL("aten::_foreach_addcmul_.Scalar", LIST(a), LIST(b), LIST(c), NUMBER(value));
 }
 
 void th__each_addcdiv_(th_tensors a, th_tensors b, th_tensors c, const double *values)
 {
     if (failed()) return;
-    if (a.size == 1) th_addcdiv_(a.data[0], b.data[0], c.data[0], .value = TH_S(values[0]));
-    else CALL("aten::_foreach_addcdiv_.ScalarList", LIST(a), LIST(b), LIST(c), numbers(values, a.size));
+    if (a.size == 1)
+        th_addcdiv_(a.data[0], b.data[0], c.data[0], .value = TH_S(values[0]));
+    else
+        CALL("aten::_foreach_addcdiv_.ScalarList", LIST(a), LIST(b), LIST(c), numbers(values, a.size));
 }
 
 /* ---------------------------------------------------------------- new lists */

@@ -96,8 +96,10 @@ static th_status check_param(th_optimizer *self, const th__group *group, th_tens
     for (size_t g = 0; g < self->n_groups; g++)
         for (size_t i = 0; i < self->groups[g].n; i++)
             if (th_is_same(self->groups[g].params[i].tensor, param))
-                return th__fail(TH_ERR_VALUE, function, "some parameters appear in more than one parameter group: params[%zu] is "
-                                "parameter %zu of group %zu", index, i, g);
+                return th__fail(TH_ERR_VALUE, function,
+                                "some parameters appear in more than one parameter group: params[%zu] is "
+                                "parameter %zu of group %zu",
+                                index, i, g);
     for (size_t i = 0; i < group->n; i++)
         if (th_is_same(group->params[i].tensor, param))
             return th__fail(TH_ERR_VALUE, function, "params[%zu] and params[%zu] are the same tensor", i, index);
@@ -209,7 +211,8 @@ th_status th__check_not_negative(const char *cls, const char *what, double value
     return th__check_range(cls, what, value, 0.0, value >= 0.0); /* false for NaN, as in PyTorch */
 }
 
-th_status th__check_implementation(const th__group *group, const char *cls, int foreach, int fused, int capturable, int differentiable)
+th_status th__check_implementation(const th__group *group, const char *cls, int foreach, int fused, int capturable,
+                                   int differentiable)
 {
     if (fused >= 0 && th__opt_bool(group, (size_t)fused) && th__opt_bool(group, (size_t)foreach))
         return th__fail(TH_ERR_RUNTIME, cls, "`fused` and `foreach` cannot be `True` together.");

@@ -8,8 +8,8 @@
  * NULL. Returns the closure's result. */
 typedef struct th__optimizer_wrapper {
     th_tensor *(*step)(th_optimizer *optimizer, void *wrapper, th_closure closure, void *user);
-    th_value *(*state_dict)(th_optimizer *optimizer, void *wrapper);                              /* NULL: the plain one */
-    th_status (*load_state_dict)(th_optimizer *optimizer, void *wrapper, th_value *state);        /* NULL: the plain one */
+    th_value *(*state_dict)(th_optimizer *optimizer, void *wrapper);                       /* NULL: the plain one */
+    th_status (*load_state_dict)(th_optimizer *optimizer, void *wrapper, th_value *state); /* NULL: the plain one */
     void (*free)(void *wrapper);
 } th__optimizer_wrapper;
 

@@ -40,8 +40,10 @@ th_tensor *th__lbfgs_flat_grad(th_optimizer *self)
     if (views == NULL) return NULL;
     for (size_t i = 0; i < group->n; i++) {
         th_tensor *param = group->params[i].tensor, *grad = th_grad(param);
-        if (grad == NULL) grad = th_zeros_like(param);
-        else if (th_layout_of(grad) != TH_STRIDED) grad = th_to_dense(grad);
+        if (grad == NULL)
+            grad = th_zeros_like(param);
+        else if (th_layout_of(grad) != TH_STRIDED)
+            grad = th_to_dense(grad);
         if (th_dtype_is_complex(th_dtype_of(grad))) grad = th_view_as_real(grad);
         views[i] = th_reshape(grad, (th_ints){flat, 1});
     }
@@ -57,7 +59,8 @@ void th__lbfgs_move(th_optimizer *self, double step, th_tensor *direction)
         th_tensor *param = group->params[i].tensor;
         if (th_dtype_is_complex(th_dtype_of(param))) param = th_view_as_real(param);
         int64_t numel = th_numel(param);
-        th_tensor *part = th_view(th_slice(direction, .dim = 0, .start = TH_INT(offset), .end = TH_INT(offset + numel)), th_sizes(param));
+        th_tensor *part =
+            th_view(th_slice(direction, .dim = 0, .start = TH_INT(offset), .end = TH_INT(offset + numel)), th_sizes(param));
         th_add_(param, part, .alpha = TH_S(step));
         offset += numel;
     }
@@ -168,9 +171,9 @@ static th_tensor *direction(th_optimizer *self, th_tensor *flat_grad)
 /* ---------------------------------------------------------------- a step */
 
 typedef struct progress {
-    th_tensor *grad;       /* owned handle: the gradient at the present parameters */
+    th_tensor *grad; /* owned handle: the gradient at the present parameters */
     double loss;
-    int64_t evaluations;   /* of this step */
+    int64_t evaluations; /* of this step */
     bool optimal;
 } progress;
 
@@ -192,8 +195,10 @@ static void choose_direction(th_optimizer *self, progress *p)
         if (th__pending() == TH_OK) own(&state->d, direction(self, p->grad));
     }
     if (th__pending() != TH_OK) return;
-    if (state->prev_flat_grad == NULL) own(&state->prev_flat_grad, th_clone(p->grad, .memory_format = TH_CONTIGUOUS_FORMAT));
-    else th_copy_(state->prev_flat_grad, p->grad);
+    if (state->prev_flat_grad == NULL)
+        own(&state->prev_flat_grad, th_clone(p->grad, .memory_format = TH_CONTIGUOUS_FORMAT));
+    else
+        th_copy_(state->prev_flat_grad, p->grad);
     state->prev_loss = p->loss;
 }
 
@@ -303,8 +308,15 @@ static void free_data(void *data)
 }
 
 static const th_optimizer_ops lbfgs_ops = {
-    .size = sizeof(th_optimizer_ops), .name = "LBFGS", .options = options, .n_options = N_OPTIONS, .step_closure = step_closure,
-    .check = check, .save_state = th__lbfgs_save, .load_state = th__lbfgs_load, .free_data = free_data,
+    .size = sizeof(th_optimizer_ops),
+    .name = "LBFGS",
+    .options = options,
+    .n_options = N_OPTIONS,
+    .step_closure = step_closure,
+    .check = check,
+    .save_state = th__lbfgs_save,
+    .load_state = th__lbfgs_load,
+    .free_data = free_data,
 };
 
 th_optimizer *th_optim_lbfgs_call(struct th_optim_lbfgs_args args)

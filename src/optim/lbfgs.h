@@ -7,16 +7,16 @@
 
 /* The state that lives from step to step. Tensors are owned handles. */
 typedef struct th__lbfgs {
-    bool begun;                        /* a step has been made: the state dict has entries */
+    bool begun; /* a step has been made: the state dict has entries */
     int64_t func_evals, n_iter;
-    size_t n_old, old_capacity;        /* history, oldest first */
+    size_t n_old, old_capacity; /* history, oldest first */
     th_tensor **old_dirs, **old_stps;
-    double *ro, *al;                   /* al: the first n_al have been set at some time */
+    double *ro, *al; /* al: the first n_al have been set at some time */
     size_t n_al;
     th_tensor *d, *prev_flat_grad;
     th__number t, H_diag;
     double prev_loss;
-    bool single;                       /* scalars are float32 */
+    bool single; /* scalars are float32 */
     /* of the running step */
     th_closure closure;
     void *user;
@@ -38,8 +38,8 @@ th__number th__lbfgs_dot(th_optimizer *self, th_tensor *a, th_tensor *b);
 /* The largest magnitude. */
 th__number th__lbfgs_peak(th_optimizer *self, th_tensor *a);
 
-/* Strong-Wolfe line search from the parameters' present values along `d`. In: the step to try first, the loss and gradient there and
- * the slope. Out: loss, gradient (an owned handle), step, evaluations. The parameters are left where they were. */
+/* Strong-Wolfe line search from the parameters' present values along `d`. In: the step to try first, the loss and gradient there
+ * and the slope. Out: loss, gradient (an owned handle), step, evaluations. The parameters are left where they were. */
 typedef struct th__search {
     th_tensor *d;
     th__number t, f, gtd;

@@ -45,12 +45,12 @@ static th__number cubic(const point *p1, const point *p2, bool bounded, th__numb
 typedef struct searching {
     th_optimizer *self;
     th__search *out;
-    th_tensor **start;   /* copies of the parameters */
+    th_tensor **start; /* copies of the parameters */
     size_t n;
     point now, previous, bracket[2];
     size_t n_bracket;
-    th__number f, gtd;   /* at the start */
-    th__number peak;     /* largest magnitude of d */
+    th__number f, gtd; /* at the start */
+    th__number peak;   /* largest magnitude of d */
     int64_t iterations;
     bool done;
 } searching;
@@ -73,10 +73,7 @@ static bool sufficient_decrease(const searching *s)
     return !th__less(bound, s->now.f);
 }
 
-static bool flat_enough(const searching *s)
-{
-    return th__less_equal(th__absolute(s->now.gtd), th__times(th__py(-0.9), s->gtd));
-}
+static bool flat_enough(const searching *s) { return th__less_equal(th__absolute(s->now.gtd), th__times(th__py(-0.9), s->gtd)); }
 
 static void take_bracket(searching *s, bool both)
 {
@@ -153,8 +150,10 @@ static size_t zoom(searching *s, double tolerance_change, int64_t max_ls)
             continue;
         }
         th__number across = th__times(s->now.gtd, th__minus(s->bracket[high].t, s->bracket[low].t));
-        if (flat_enough(s)) s->done = true;
-        else if (th__less_equal(th__py(0), across)) copy_point(&s->bracket[high], &s->bracket[low]);
+        if (flat_enough(s))
+            s->done = true;
+        else if (th__less_equal(th__py(0), across))
+            copy_point(&s->bracket[high], &s->bracket[low]);
         copy_point(&s->bracket[low], &s->now);
     }
     return s->n_bracket == 1 ? 0 : low;

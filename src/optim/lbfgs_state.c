@@ -76,7 +76,8 @@ static th_status check_flat(const th_optimizer *self, const char *key, const th_
     static const char name[] = "th_optimizer_load_state_dict";
     th_tensor *tensor = th_value_as_tensor(value);
     if (tensor == NULL)
-        return th__fail(TH_ERR_TYPE, name, "LBFGS state '%s' is a %s, expected a tensor", key, th_value_kind_name(th_value_kind_of(value)));
+        return th__fail(TH_ERR_TYPE, name, "LBFGS state '%s' is a %s, expected a tensor", key,
+                        th_value_kind_name(th_value_kind_of(value)));
     int64_t expected = total_numel(self);
     if (th_dim(tensor) == 1 && th_numel(tensor) == expected) return TH_OK;
     return th__fail(TH_ERR_VALUE, name, "LBFGS state '%s' has %lld elements in %lld dimensions, expected %lld in 1", key,
@@ -131,7 +132,8 @@ th_status th__lbfgs_load(th_optimizer *self, size_t group, size_t i, th_value *s
     state->t = load_number(th_value_get(saved, "t"), 1, state->single);
     state->H_diag = load_number(th_value_get(saved, "H_diag"), 1, state->single);
     state->prev_loss = th_value_as_double(th_value_get(saved, "prev_loss"), 0);
-    const th_value *dirs = th_value_get(saved, "old_dirs"), *stps = th_value_get(saved, "old_stps"), *ro = th_value_get(saved, "ro");
+    const th_value *dirs = th_value_get(saved, "old_dirs"), *stps = th_value_get(saved, "old_stps"),
+                   *ro = th_value_get(saved, "ro");
     const th_value *al = th_value_get(saved, "al");
     size_t n = th_value_size(dirs), n_al = 0;
     while (n_al < th_value_size(al) && th_value_as_tensor(th_value_at(al, n_al)) != NULL) n_al++;

@@ -11,12 +11,20 @@
 
 typedef struct th__number {
     double v;
-    bool tensor;   /* a 0-dimensional tensor... */
-    bool single;   /* ...whose precision is float32 */
+    bool tensor; /* a 0-dimensional tensor... */
+    bool single; /* ...whose precision is float32 */
 } th__number;
 
-static inline th__number th__py(double v) { th__number n = {v, false, false}; return n; }
-static inline th__number th__tensor_number(double v, bool single) { th__number n = {v, true, single}; return n; }
+static inline th__number th__py(double v)
+{
+    th__number n = {v, false, false};
+    return n;
+}
+static inline th__number th__tensor_number(double v, bool single)
+{
+    th__number n = {v, true, single};
+    return n;
+}
 
 /* The kind of a result, and an operand brought to it. */
 static inline th__number th__kind(th__number a, th__number b)
@@ -52,8 +60,16 @@ static inline th__number th__over(th__number a, th__number b)
     th__number k = th__kind(a, b);
     return th__result(th__as(a, k) / th__as(b, k), k);
 }
-static inline th__number th__negative(th__number a) { a.v = -a.v; return a; }
-static inline th__number th__absolute(th__number a) { a.v = fabs(a.v); return a; }
+static inline th__number th__negative(th__number a)
+{
+    a.v = -a.v;
+    return a;
+}
+static inline th__number th__absolute(th__number a)
+{
+    a.v = fabs(a.v);
+    return a;
+}
 static inline th__number th__square_root(th__number a) { return th__result(sqrt(a.v), a); }
 
 static inline bool th__less(th__number a, th__number b)

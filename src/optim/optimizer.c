@@ -37,8 +37,10 @@ th_optimizer *th__optimizer_build(const th_optimizer_ops *ops, th_tensors params
     self->defaults = th__calloc(ops->n_options, sizeof *self->defaults);
     if (self->defaults != NULL) {
         memcpy(self->defaults, values, ops->n_options * sizeof *values);
-        if (params.size == 0) th__fail(TH_ERR_VALUE, ops->name, "optimizer got an empty parameter list");
-        else th_optimizer_add_param_group(self, params);
+        if (params.size == 0)
+            th__fail(TH_ERR_VALUE, ops->name, "optimizer got an empty parameter list");
+        else
+            th_optimizer_add_param_group(self, params);
     }
     if (th__pending() == TH_OK) return self;
     th__release(self);
@@ -118,7 +120,8 @@ th_tensor *th__optimizer_step_inner(th_optimizer *self, th_closure closure, void
     TH_NO_GRAD();
     if (self->ops->step_closure != NULL) {
         if (closure != NULL) return self->ops->step_closure(self, closure, user);
-        th__fail(TH_ERR_VALUE, "th_optimizer_step", "%s evaluates the model itself: use th_optimizer_step_closure", self->ops->name);
+        th__fail(TH_ERR_VALUE, "th_optimizer_step", "%s evaluates the model itself: use th_optimizer_step_closure",
+                 self->ops->name);
         return NULL;
     }
     th_tensor *loss = closure != NULL ? th_closure_call(closure, user) : NULL;

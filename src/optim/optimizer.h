@@ -8,8 +8,8 @@
 #include "optim/internal.h"
 #include "tensor/internal.h"
 
-/* A hyperparameter of a group. The first n_options of a group are the class's, in its order, so that a class finds its own by index;
- * what schedulers add ("initial_lr") comes after them and has an owned name. */
+/* A hyperparameter of a group. The first n_options of a group are the class's, in its order, so that a class finds its own by
+ * index; what schedulers add ("initial_lr") comes after them and has an owned name. */
 typedef struct th__hyper {
     const char *name;
     th_option_kind kind;
@@ -19,8 +19,8 @@ typedef struct th__hyper {
 } th__hyper;
 
 typedef struct th__param {
-    th_tensor *tensor;   /* owned handle */
-    th_tensor **state;   /* n_state owned handles, NULL where there is none yet */
+    th_tensor *tensor; /* owned handle */
+    th_tensor **state; /* n_state owned handles, NULL where there is none yet */
 } th__param;
 
 typedef struct th__group {
@@ -34,13 +34,13 @@ struct th_optimizer {
     th__object object;
     const th_optimizer_ops *ops;
     void *data;
-    th__hyper *defaults;         /* n_options: what the constructor was given */
+    th__hyper *defaults; /* n_options: what the constructor was given */
     th__group *groups;
     size_t n_groups, groups_capacity;
     const th__optimizer_wrapper *wrapper_ops;
     void *wrapper;
-    th_tensor *grad_scale, *found_inf;  /* borrowed, for one fused step */
-    bool stepped;                /* step was called: schedulers warn when it was not */
+    th_tensor *grad_scale, *found_inf; /* borrowed, for one fused step */
+    bool stepped;                      /* step was called: schedulers warn when it was not */
 };
 
 extern const th__class th__optimizer_cls;
@@ -67,6 +67,7 @@ static inline double th__maybe(th_opt_bool value) { return value.has ? (value.va
 th_status th__check_range(const char *cls, const char *what, double value, double low, bool ok);
 th_status th__check_not_negative(const char *cls, const char *what, double value);
 /* fused with foreach, capturable, differentiable: what is refused at construction. Index -1: the class lacks that option. */
-th_status th__check_implementation(const th__group *group, const char *cls, int foreach, int fused, int capturable, int differentiable);
+th_status th__check_implementation(const th__group *group, const char *cls, int foreach, int fused, int capturable,
+                                   int differentiable);
 
 #endif

@@ -63,8 +63,10 @@ static void update(const th__batch *batch, const th__group *group)
 static th_status step(th_optimizer *self, size_t index)
 {
     th__group *group = &self->groups[index];
-    th__gather what = {.states = 1u << STEP | 1u << SQUARE_AVG, .has_step = true,
-                       .dense_only = "RMSprop does not support sparse gradients", .complex_as_real = true};
+    th__gather what = {.states = 1u << STEP | 1u << SQUARE_AVG,
+                       .has_step = true,
+                       .dense_only = "RMSprop does not support sparse gradients",
+                       .complex_as_real = true};
     if (th__opt(group, MOMENTUM) > 0) what.states |= 1u << MOMENTUM_BUFFER;
     if (th__opt_bool(group, CENTERED)) what.states |= 1u << GRAD_AVG;
     th__batch batch;
@@ -75,8 +77,14 @@ static th_status step(th_optimizer *self, size_t index)
 }
 
 static const th_optimizer_ops rmsprop_ops = {
-    .size = sizeof(th_optimizer_ops), .name = "RMSprop", .options = options, .n_options = N_OPTIONS, .state_names = state_names,
-    .n_state = 4, .step = step, .check = check,
+    .size = sizeof(th_optimizer_ops),
+    .name = "RMSprop",
+    .options = options,
+    .n_options = N_OPTIONS,
+    .state_names = state_names,
+    .n_state = 4,
+    .step = step,
+    .check = check,
 };
 
 th_optimizer *th_optim_rmsprop_call(struct th_optim_rmsprop_args args)

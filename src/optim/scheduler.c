@@ -84,7 +84,8 @@ double *th__momentum_of(th_optimizer *optimizer, size_t group)
     double *slot = th__group_number(optimizer, group, "betas.0");
     if (slot == NULL) slot = th__group_number(optimizer, group, "momentum");
     if (slot == NULL)
-        th__fail(TH_ERR_VALUE, "lr_scheduler", "%s has neither momentum nor betas, which cycle_momentum needs", optimizer->ops->name);
+        th__fail(TH_ERR_VALUE, "lr_scheduler", "%s has neither momentum nor betas, which cycle_momentum needs",
+                 optimizer->ops->name);
     return slot;
 }
 
@@ -113,8 +114,10 @@ static void note_initial(th_scheduler *self, int64_t last_epoch)
     for (size_t g = 0; g < n; g++) {
         const double *initial = th__group_number(self->optimizer, g, "initial_lr");
         if (initial == NULL && last_epoch != -1) {
-            th__fail(TH_ERR_KEY, self->ops->name, "param 'initial_lr' is not specified in param_groups[%zu] when resuming with "
-                     "last_epoch %lld: load the optimizer's state first", g, (long long)last_epoch);
+            th__fail(TH_ERR_KEY, self->ops->name,
+                     "param 'initial_lr' is not specified in param_groups[%zu] when resuming with "
+                     "last_epoch %lld: load the optimizer's state first",
+                     g, (long long)last_epoch);
             return;
         }
         double value = initial != NULL ? *initial : *th__group_number(self->optimizer, g, "lr");
@@ -162,8 +165,10 @@ void th__scheduler_update(th_scheduler *self, int64_t epoch)
     if (lrs == NULL) return;
     for (size_t g = 0; g < n; g++) lrs[g] = *th__group_number(self->optimizer, g, "lr");
     self->last_epoch = epoch < 0 ? self->last_epoch + 1 : epoch;
-    if (epoch >= 0 && self->ops->closed_form != NULL) self->ops->closed_form(self, lrs);
-    else self->ops->get_lr(self, lrs);
+    if (epoch >= 0 && self->ops->closed_form != NULL)
+        self->ops->closed_form(self, lrs);
+    else
+        self->ops->get_lr(self, lrs);
     if (th__pending() != TH_OK) return;
     for (size_t g = 0; g < n; g++) *th__group_number(self->optimizer, g, "lr") = lrs[g];
     th__scheduler_note_last_lr(self);
@@ -172,8 +177,10 @@ void th__scheduler_update(th_scheduler *self, int64_t epoch)
 static void count_step(th_scheduler *self)
 {
     if (self->step_count == 1 && !self->optimizer->stepped)
-        th__warn("%s: th_scheduler_step was called before th_optimizer_step. Call them in the opposite order, else the first value of "
-                 "the schedule is skipped.", self->ops->name);
+        th__warn(
+            "%s: th_scheduler_step was called before th_optimizer_step. Call them in the opposite order, else the first value of "
+            "the schedule is skipped.",
+            self->ops->name);
     self->step_count++;
 }
 
@@ -185,8 +192,10 @@ void th__scheduler_step(th_scheduler *self)
 
 void th__scheduler_any_step(th_scheduler *self)
 {
-    if (self->ops->step != NULL) self->ops->step(self);
-    else th__scheduler_step(self);
+    if (self->ops->step != NULL)
+        self->ops->step(self);
+    else
+        th__scheduler_step(self);
 }
 
 void th__scheduler_initial_step(th_scheduler *self)
@@ -236,7 +245,10 @@ double th_scheduler_last_lr(th_scheduler *scheduler)
     return is_scheduler(scheduler, __func__) && scheduler->last_lr.n > 0 ? scheduler->last_lr.data[0] : NAN;
 }
 
-int64_t th_scheduler_last_epoch(th_scheduler *scheduler) { return is_scheduler(scheduler, __func__) ? scheduler->last_epoch : -1; }
+int64_t th_scheduler_last_epoch(th_scheduler *scheduler)
+{
+    return is_scheduler(scheduler, __func__) ? scheduler->last_epoch : -1;
+}
 const char *th_scheduler_class(th_scheduler *scheduler) { return is_scheduler(scheduler, __func__) ? scheduler->ops->name : ""; }
 th_optimizer *th_scheduler_optimizer(th_scheduler *scheduler)
 {

@@ -7,33 +7,38 @@
 #include <cfabric/schedulers.h>
 
 /* One number per parameter group. */
-typedef struct th__rates { double *data; size_t n; } th__rates;
+typedef struct th__rates {
+    double *data;
+    size_t n;
+} th__rates;
 
 /* What a class keeps in its state dict, besides what every scheduler keeps. */
 typedef enum th__field_kind {
-    TH__FIELD_INT, TH__FIELD_DOUBLE, TH__FIELD_BOOL,
-    TH__FIELD_NUMBER,  /* a double, saved as an int when it is whole */
-    TH__FIELD_RATES,   /* th__rates */
-    TH__FIELD_TEXT     /* an int that indexes `texts` */
+    TH__FIELD_INT,
+    TH__FIELD_DOUBLE,
+    TH__FIELD_BOOL,
+    TH__FIELD_NUMBER, /* a double, saved as an int when it is whole */
+    TH__FIELD_RATES,  /* th__rates */
+    TH__FIELD_TEXT    /* an int that indexes `texts` */
 } th__field_kind;
 typedef struct th__field {
     const char *key;
     th__field_kind kind;
     size_t offset;
-    const char *const *texts;  /* ends with NULL */
+    const char *const *texts; /* ends with NULL */
 } th__field;
 
 typedef struct th__scheduler_ops {
     const char *name;
-    size_t size;                                            /* of the class's struct, whose first member is the th_scheduler */
+    size_t size; /* of the class's struct, whose first member is the th_scheduler */
     const th__field *fields;
     size_t n_fields;
-    bool plain;                                             /* keeps no base_lrs and step count (plateau, composed ones) */
-    void (*get_lr)(th_scheduler *self, double *lrs);        /* new rates, in place of the groups' present ones in `lrs` */
-    void (*closed_form)(th_scheduler *self, double *lrs);   /* NULL: get_lr */
-    void (*step)(th_scheduler *self);                       /* NULL: th__scheduler_step */
-    void (*step_epoch)(th_scheduler *self, double epoch);   /* NULL: th__scheduler_update at a whole epoch */
-    void (*save)(th_scheduler *self, th_value *state);      /* more than fields; may be NULL */
+    bool plain;                                           /* keeps no base_lrs and step count (plateau, composed ones) */
+    void (*get_lr)(th_scheduler *self, double *lrs);      /* new rates, in place of the groups' present ones in `lrs` */
+    void (*closed_form)(th_scheduler *self, double *lrs); /* NULL: get_lr */
+    void (*step)(th_scheduler *self);                     /* NULL: th__scheduler_step */
+    void (*step_epoch)(th_scheduler *self, double epoch); /* NULL: th__scheduler_update at a whole epoch */
+    void (*save)(th_scheduler *self, th_value *state);    /* more than fields; may be NULL */
     void (*load)(th_scheduler *self, const th_value *state);
     void (*free_data)(th_scheduler *self);
 } th__scheduler_ops;
@@ -41,11 +46,11 @@ typedef struct th__scheduler_ops {
 struct th_scheduler {
     th__object object;
     const th__scheduler_ops *ops;
-    th_optimizer *optimizer;  /* retained */
+    th_optimizer *optimizer; /* retained */
     th__rates base_lrs, last_lr;
     int64_t last_epoch, step_count;
     bool is_initial;
-    th_scheduler **children;  /* owned */
+    th_scheduler **children; /* owned */
     size_t n_children;
 };
 

@@ -87,7 +87,8 @@ static bool is_number(const th_value *value)
 static th_status check_rates(const th__field *field, const th__rates *rates, const th_value *value)
 {
     if (th_value_size(value) != rates->n)
-        return th__fail(TH_ERR_VALUE, load_name, "'%s' has %zu values, the scheduler has %zu", field->key, th_value_size(value), rates->n);
+        return th__fail(TH_ERR_VALUE, load_name, "'%s' has %zu values, the scheduler has %zu", field->key, th_value_size(value),
+                        rates->n);
     for (size_t i = 0; i < rates->n; i++)
         if (!is_number(th_value_at(value, i)))
             return th__fail(TH_ERR_TYPE, load_name, "'%s' has a %s, expected numbers", field->key,
@@ -120,7 +121,8 @@ static void apply_field(void *object, const th__field *field, const th_value *va
     case TH__FIELD_NUMBER: *(double *)at = th_value_as_double(value, 0); break;
     case TH__FIELD_TEXT: *(int *)at = th__text_index(load_name, field->key, th_value_as_string(value, ""), field->texts); break;
     case TH__FIELD_RATES:
-        for (size_t i = 0; i < ((th__rates *)at)->n; i++) ((th__rates *)at)->data[i] = th_value_as_double(th_value_at(value, i), 0);
+        for (size_t i = 0; i < ((th__rates *)at)->n; i++)
+            ((th__rates *)at)->data[i] = th_value_as_double(th_value_at(value, i), 0);
     }
 }
 
@@ -131,11 +133,12 @@ static th_status check_all(th_scheduler *self, const th_value *state)
                         th_value_kind_name(th_value_kind_of(state)));
     for (size_t i = 0; i < self->ops->n_fields; i++)
         TH__TRY(check_field(self, &self->ops->fields[i], th_value_get(state, self->ops->fields[i].key)));
-    for (size_t i = 0; !self->ops->plain && i < N_COMMON; i++) TH__TRY(check_field(self, &common[i], th_value_get(state, common[i].key)));
+    for (size_t i = 0; !self->ops->plain && i < N_COMMON; i++)
+        TH__TRY(check_field(self, &common[i], th_value_get(state, common[i].key)));
     const th_value *children = th_value_get(state, "_schedulers");
     if (th_value_size(children) != self->n_children)
-        return th__fail(TH_ERR_VALUE, load_name, "the state has %zu schedulers, the %s has %zu", th_value_size(children), self->ops->name,
-                        self->n_children);
+        return th__fail(TH_ERR_VALUE, load_name, "the state has %zu schedulers, the %s has %zu", th_value_size(children),
+                        self->ops->name, self->n_children);
     for (size_t i = 0; i < self->n_children; i++) TH__TRY(check_all(self->children[i], th_value_at(children, i)));
     return TH_OK;
 }

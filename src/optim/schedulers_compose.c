@@ -33,8 +33,10 @@ static void sequential_step(th_scheduler *base)
     base->last_epoch++;
     size_t index = child_at(self, base->last_epoch);
     th_scheduler *child = base->children[index];
-    if (index > 0 && self->milestones[index - 1] == base->last_epoch) th__scheduler_update(child, 0);
-    else th__scheduler_any_step(child);
+    if (index > 0 && self->milestones[index - 1] == base->last_epoch)
+        th__scheduler_update(child, 0);
+    else
+        th__scheduler_any_step(child);
     copy_last_lr(base, child);
 }
 
@@ -67,12 +69,21 @@ static const th__field sequential_fields[] = {
     {"_last_lr", TH__FIELD_RATES, offsetof(sequential, base.last_lr), NULL},
 };
 static const th__field chained_fields[] = {{"_last_lr", TH__FIELD_RATES, offsetof(th_scheduler, last_lr), NULL}};
-static const th__scheduler_ops sequential_ops = {
-    .name = "SequentialLR", .size = sizeof(sequential), .fields = sequential_fields, .n_fields = 2, .plain = true,
-    .step = sequential_step, .save = sequential_save, .load = sequential_load, .free_data = sequential_free};
-static const th__scheduler_ops chained_ops = {
-    .name = "ChainedScheduler", .size = sizeof(th_scheduler), .fields = chained_fields, .n_fields = 1, .plain = true,
-    .step = chained_step};
+static const th__scheduler_ops sequential_ops = {.name = "SequentialLR",
+                                                 .size = sizeof(sequential),
+                                                 .fields = sequential_fields,
+                                                 .n_fields = 2,
+                                                 .plain = true,
+                                                 .step = sequential_step,
+                                                 .save = sequential_save,
+                                                 .load = sequential_load,
+                                                 .free_data = sequential_free};
+static const th__scheduler_ops chained_ops = {.name = "ChainedScheduler",
+                                              .size = sizeof(th_scheduler),
+                                              .fields = chained_fields,
+                                              .n_fields = 1,
+                                              .plain = true,
+                                              .step = chained_step};
 
 /* ---------------------------------------------------------------- making */
 
@@ -89,12 +100,13 @@ static bool adopt(th_scheduler *self, th_schedulers list)
         const th_scheduler *child = list.data[i];
         if (!th__object_check(child, &th__scheduler_cls, name, "schedulers")) return false;
         if (strcmp(child->ops->name, "ReduceLROnPlateau") == 0) {
-            th__fail(TH_ERR_VALUE, name, "%s does not support ReduceLROnPlateau, which needs a metric, but got one at index %zu", name, i);
+            th__fail(TH_ERR_VALUE, name, "%s does not support ReduceLROnPlateau, which needs a metric, but got one at index %zu",
+                     name, i);
             return false;
         }
         if (child->optimizer == self->optimizer) continue;
-        th__fail(TH_ERR_VALUE, name, "%s expects all schedulers to belong to the same optimizer, but %s at index %zu does not", name,
-                 child->ops->name, i);
+        th__fail(TH_ERR_VALUE, name, "%s expects all schedulers to belong to the same optimizer, but %s at index %zu does not",
+                 name, child->ops->name, i);
         return false;
     }
     self->children = th__calloc(list.size, sizeof *self->children);
@@ -142,8 +154,9 @@ th_scheduler *th_lr_scheduler_sequential_lr_call(struct th_lr_scheduler_sequenti
     sequential *self = new_composed(&sequential_ops, args.optimizer, args.schedulers);
     if (self == NULL) return NULL;
     if (args.milestones.size != args.schedulers.size - 1) {
-        th__fail(TH_ERR_VALUE, "SequentialLR", "expects one scheduler more than milestones, but got %zu schedulers and %zu milestones",
-                 args.schedulers.size, args.milestones.size);
+        th__fail(TH_ERR_VALUE, "SequentialLR",
+                 "expects one scheduler more than milestones, but got %zu schedulers and %zu milestones", args.schedulers.size,
+                 args.milestones.size);
     } else if ((self->milestones = th__calloc(args.milestones.size, sizeof *self->milestones)) != NULL) {
         TH_SCOPE();
         self->n_milestones = args.milestones.size;

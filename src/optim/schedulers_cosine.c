@@ -33,8 +33,11 @@ static void cosine_rates(th_scheduler *base, double *lrs)
     /* At the bottom the recursion would divide by zero. */
     bool turning = (base->last_epoch - 1 - self->T_max) % (2 * self->T_max) == 0;
     for (size_t g = 0; g < base->base_lrs.n; g++) {
-        if (turning) lrs[g] = lrs[g] + (base->base_lrs.data[g] - self->eta_min) * (1 - cos(pi / T_max)) / 2;
-        else lrs[g] = (1 + cos(pi * epoch / T_max)) / (1 + cos(pi * (epoch - 1) / T_max)) * (lrs[g] - self->eta_min) + self->eta_min;
+        if (turning)
+            lrs[g] = lrs[g] + (base->base_lrs.data[g] - self->eta_min) * (1 - cos(pi / T_max)) / 2;
+        else
+            lrs[g] =
+                (1 + cos(pi * epoch / T_max)) / (1 + cos(pi * (epoch - 1) / T_max)) * (lrs[g] - self->eta_min) + self->eta_min;
     }
 }
 
@@ -42,9 +45,12 @@ static const th__field cosine_fields[] = {
     {"T_max", TH__FIELD_INT, offsetof(cosine_lr, T_max), NULL},
     {"eta_min", TH__FIELD_DOUBLE, offsetof(cosine_lr, eta_min), NULL},
 };
-static const th__scheduler_ops cosine_ops = {
-    .name = "CosineAnnealingLR", .size = sizeof(cosine_lr), .fields = cosine_fields, .n_fields = 2, .get_lr = cosine_rates,
-    .closed_form = cosine_closed};
+static const th__scheduler_ops cosine_ops = {.name = "CosineAnnealingLR",
+                                             .size = sizeof(cosine_lr),
+                                             .fields = cosine_fields,
+                                             .n_fields = 2,
+                                             .get_lr = cosine_rates,
+                                             .closed_form = cosine_closed};
 
 th_scheduler *th_lr_scheduler_cosine_annealing_lr_call(struct th_lr_scheduler_cosine_annealing_lr_args args)
 {
@@ -130,9 +136,13 @@ static const th__field restarts_fields[] = {
     {"eta_min", TH__FIELD_DOUBLE, offsetof(restarts, eta_min), NULL},
     {"T_cur", TH__FIELD_NUMBER, offsetof(restarts, T_cur), NULL},
 };
-static const th__scheduler_ops restarts_ops = {
-    .name = "CosineAnnealingWarmRestarts", .size = sizeof(restarts), .fields = restarts_fields, .n_fields = 5,
-    .get_lr = restarts_rates, .step = restarts_step, .step_epoch = restarts_jump};
+static const th__scheduler_ops restarts_ops = {.name = "CosineAnnealingWarmRestarts",
+                                               .size = sizeof(restarts),
+                                               .fields = restarts_fields,
+                                               .n_fields = 5,
+                                               .get_lr = restarts_rates,
+                                               .step = restarts_step,
+                                               .step_epoch = restarts_jump};
 
 th_scheduler *th_lr_scheduler_cosine_annealing_warm_restarts_call(struct th_lr_scheduler_cosine_annealing_warm_restarts_args args)
 {
@@ -143,8 +153,10 @@ th_scheduler *th_lr_scheduler_cosine_annealing_warm_restarts_call(struct th_lr_s
     self->T_mult = args.T_mult;
     self->eta_min = args.eta_min;
     self->T_cur = (double)args.last_epoch;
-    if (args.T_0 <= 0) th__fail(TH_ERR_VALUE, "CosineAnnealingWarmRestarts", "Expected positive integer T_0, but got %lld", (long long)args.T_0);
+    if (args.T_0 <= 0)
+        th__fail(TH_ERR_VALUE, "CosineAnnealingWarmRestarts", "Expected positive integer T_0, but got %lld", (long long)args.T_0);
     if (args.T_mult < 1)
-        th__fail(TH_ERR_VALUE, "CosineAnnealingWarmRestarts", "Expected integer T_mult >= 1, but got %lld", (long long)args.T_mult);
+        th__fail(TH_ERR_VALUE, "CosineAnnealingWarmRestarts", "Expected integer T_mult >= 1, but got %lld",
+                 (long long)args.T_mult);
     return th__scheduler_begin(self, args.last_epoch);
 }

@@ -115,9 +115,13 @@ static const th__field one_cycle_fields[] = {
     {"_anneal_func_type", TH__FIELD_TEXT, offsetof(one_cycle, strategy), strategies},
     {"cycle_momentum", TH__FIELD_BOOL, offsetof(one_cycle, cycle_momentum), NULL},
 };
-static const th__scheduler_ops one_cycle_ops = {
-    .name = "OneCycleLR", .size = sizeof(one_cycle), .fields = one_cycle_fields, .n_fields = 3, .get_lr = one_cycle_rates,
-    .save = one_cycle_save, .load = one_cycle_load};
+static const th__scheduler_ops one_cycle_ops = {.name = "OneCycleLR",
+                                                .size = sizeof(one_cycle),
+                                                .fields = one_cycle_fields,
+                                                .n_fields = 3,
+                                                .get_lr = one_cycle_rates,
+                                                .save = one_cycle_save,
+                                                .load = one_cycle_load};
 
 static int64_t count_steps(const struct th_lr_scheduler_one_cycle_lr_args *args)
 {
@@ -125,8 +129,10 @@ static int64_t count_steps(const struct th_lr_scheduler_one_cycle_lr_args *args)
     if (args->total_steps > 0) return args->total_steps;
     if (args->total_steps < 0)
         th__fail(TH_ERR_VALUE, name, "Expected positive integer total_steps, but got %lld", (long long)args->total_steps);
-    else if (args->epochs > 0 && args->steps_per_epoch > 0) return args->epochs * args->steps_per_epoch;
-    else th__fail(TH_ERR_VALUE, name, "You must define either total_steps OR (epochs AND steps_per_epoch)");
+    else if (args->epochs > 0 && args->steps_per_epoch > 0)
+        return args->epochs * args->steps_per_epoch;
+    else
+        th__fail(TH_ERR_VALUE, name, "You must define either total_steps OR (epochs AND steps_per_epoch)");
     return 0;
 }
 
@@ -232,9 +238,12 @@ static const th__field cyclic_fields[] = {
     {"base_momentums", TH__FIELD_RATES, offsetof(cyclic, base_momentums), NULL},
     {"max_momentums", TH__FIELD_RATES, offsetof(cyclic, max_momentums), NULL},
 };
-static const th__scheduler_ops cyclic_ops = {
-    .name = "CyclicLR", .size = sizeof(cyclic), .fields = cyclic_fields, .n_fields = sizeof cyclic_fields / sizeof *cyclic_fields,
-    .get_lr = cyclic_rates, .save = cyclic_save};
+static const th__scheduler_ops cyclic_ops = {.name = "CyclicLR",
+                                             .size = sizeof(cyclic),
+                                             .fields = cyclic_fields,
+                                             .n_fields = sizeof cyclic_fields / sizeof *cyclic_fields,
+                                             .get_lr = cyclic_rates,
+                                             .save = cyclic_save};
 
 static void cyclic_sizes(cyclic *self, const struct th_lr_scheduler_cyclic_lr_args *args)
 {
@@ -261,7 +270,8 @@ static void cyclic_mode(cyclic *self, const struct th_lr_scheduler_cyclic_lr_arg
 static void cyclic_momentum(cyclic *self, const struct th_lr_scheduler_cyclic_lr_args *args)
 {
     th_optimizer *optimizer = self->base.optimizer;
-    if (!self->cycle_momentum || !th__rates_fill(&self->base_momentums, optimizer, "base_momentum", args->base_momentum, args->base_momentums) ||
+    if (!self->cycle_momentum ||
+        !th__rates_fill(&self->base_momentums, optimizer, "base_momentum", args->base_momentum, args->base_momentums) ||
         !th__rates_fill(&self->max_momentums, optimizer, "max_momentum", args->max_momentum, args->max_momentums))
         return;
     for (size_t g = 0; args->last_epoch == -1 && g < optimizer->n_groups; g++) {
@@ -284,7 +294,8 @@ th_scheduler *th_lr_scheduler_cyclic_lr_call(struct th_lr_scheduler_cyclic_lr_ar
     bool ok = th__pending() == TH_OK && (!args.cycle_momentum || th__momentum_of(args.optimizer, 0) != NULL) &&
               th__rates_fill(&base_lrs, args.optimizer, "base_lr", args.base_lr, args.base_lrs) &&
               th__rates_fill(&self->max_lrs, args.optimizer, "max_lr", args.max_lr, args.max_lrs);
-    for (size_t g = 0; ok && args.last_epoch == -1 && g < base_lrs.n; g++) *th__group_number(args.optimizer, g, "lr") = base_lrs.data[g];
+    for (size_t g = 0; ok && args.last_epoch == -1 && g < base_lrs.n; g++)
+        *th__group_number(args.optimizer, g, "lr") = base_lrs.data[g];
     if (ok) cyclic_momentum(self, &args);
     th_scheduler *result = th__scheduler_begin(self, args.last_epoch);
     /* The first step went by "initial_lr"; from now on the given base counts. */

@@ -20,7 +20,8 @@ typedef struct plateau {
 static bool is_better(const plateau *self, double value)
 {
     double best = self->best;
-    if (self->mode == MIN) return self->threshold_mode == REL ? value < best * (1.0 - self->threshold) : value < best - self->threshold;
+    if (self->mode == MIN)
+        return self->threshold_mode == REL ? value < best * (1.0 - self->threshold) : value < best - self->threshold;
     return self->threshold_mode == REL ? value > best * (self->threshold + 1.0) : value > best + self->threshold;
 }
 
@@ -71,9 +72,13 @@ static const th__field fields[] = {
     {"cooldown_counter", TH__FIELD_INT, offsetof(plateau, cooldown_counter), NULL},
     {"num_bad_epochs", TH__FIELD_INT, offsetof(plateau, num_bad_epochs), NULL},
 };
-static const th__scheduler_ops plateau_ops = {
-    .name = "ReduceLROnPlateau", .size = sizeof(plateau), .fields = fields, .n_fields = sizeof fields / sizeof *fields, .plain = true,
-    .step = needs_metric, .save = save};
+static const th__scheduler_ops plateau_ops = {.name = "ReduceLROnPlateau",
+                                              .size = sizeof(plateau),
+                                              .fields = fields,
+                                              .n_fields = sizeof fields / sizeof *fields,
+                                              .plain = true,
+                                              .step = needs_metric,
+                                              .save = save};
 
 th_status th_scheduler_step_metric(th_scheduler *scheduler, double metric)
 {

@@ -14,8 +14,10 @@ typedef struct constant_lr {
 static void constant_rates(th_scheduler *base, double *lrs)
 {
     const constant_lr *self = (const constant_lr *)base;
-    if (base->last_epoch == 0) th__scale_rates(base, lrs, self->factor);
-    else if (base->last_epoch == self->total_iters) th__scale_rates(base, lrs, 1.0 / self->factor);
+    if (base->last_epoch == 0)
+        th__scale_rates(base, lrs, self->factor);
+    else if (base->last_epoch == self->total_iters)
+        th__scale_rates(base, lrs, 1.0 / self->factor);
 }
 
 static void constant_closed(th_scheduler *base, double *lrs)
@@ -28,9 +30,12 @@ static const th__field constant_fields[] = {
     {"factor", TH__FIELD_DOUBLE, offsetof(constant_lr, factor), NULL},
     {"total_iters", TH__FIELD_INT, offsetof(constant_lr, total_iters), NULL},
 };
-static const th__scheduler_ops constant_ops = {
-    .name = "ConstantLR", .size = sizeof(constant_lr), .fields = constant_fields, .n_fields = 2, .get_lr = constant_rates,
-    .closed_form = constant_closed};
+static const th__scheduler_ops constant_ops = {.name = "ConstantLR",
+                                               .size = sizeof(constant_lr),
+                                               .fields = constant_fields,
+                                               .n_fields = 2,
+                                               .get_lr = constant_rates,
+                                               .closed_form = constant_closed};
 
 th_scheduler *th_lr_scheduler_constant_lr_call(struct th_lr_scheduler_constant_lr_args args)
 {
@@ -74,9 +79,12 @@ static const th__field linear_fields[] = {
     {"end_factor", TH__FIELD_DOUBLE, offsetof(linear_lr, end), NULL},
     {"total_iters", TH__FIELD_INT, offsetof(linear_lr, total_iters), NULL},
 };
-static const th__scheduler_ops linear_ops = {
-    .name = "LinearLR", .size = sizeof(linear_lr), .fields = linear_fields, .n_fields = 3, .get_lr = linear_rates,
-    .closed_form = linear_closed};
+static const th__scheduler_ops linear_ops = {.name = "LinearLR",
+                                             .size = sizeof(linear_lr),
+                                             .fields = linear_fields,
+                                             .n_fields = 3,
+                                             .get_lr = linear_rates,
+                                             .closed_form = linear_closed};
 
 th_scheduler *th_lr_scheduler_linear_lr_call(struct th_lr_scheduler_linear_lr_args args)
 {
@@ -119,9 +127,12 @@ static const th__field polynomial_fields[] = {
     {"total_iters", TH__FIELD_INT, offsetof(polynomial_lr, total_iters), NULL},
     {"power", TH__FIELD_DOUBLE, offsetof(polynomial_lr, power), NULL},
 };
-static const th__scheduler_ops polynomial_ops = {
-    .name = "PolynomialLR", .size = sizeof(polynomial_lr), .fields = polynomial_fields, .n_fields = 2, .get_lr = polynomial_rates,
-    .closed_form = polynomial_closed};
+static const th__scheduler_ops polynomial_ops = {.name = "PolynomialLR",
+                                                 .size = sizeof(polynomial_lr),
+                                                 .fields = polynomial_fields,
+                                                 .n_fields = 2,
+                                                 .get_lr = polynomial_rates,
+                                                 .closed_form = polynomial_closed};
 
 th_scheduler *th_lr_scheduler_polynomial_lr_call(struct th_lr_scheduler_polynomial_lr_args args)
 {

@@ -38,9 +38,11 @@ static void lambda_free(th_scheduler *base) { free(((lambda_lr *)base)->lambdas)
 
 static const th__scheduler_ops lambda_ops = {
     .name = "LambdaLR", .size = sizeof(lambda_lr), .get_lr = lambda_rates, .save = lambda_save, .free_data = lambda_free};
-static const th__scheduler_ops multiplicative_ops = {
-    .name = "MultiplicativeLR", .size = sizeof(lambda_lr), .get_lr = multiplicative_rates, .save = lambda_save,
-    .free_data = lambda_free};
+static const th__scheduler_ops multiplicative_ops = {.name = "MultiplicativeLR",
+                                                     .size = sizeof(lambda_lr),
+                                                     .get_lr = multiplicative_rates,
+                                                     .save = lambda_save,
+                                                     .free_data = lambda_free};
 
 static th_scheduler *new_lambda(const th__scheduler_ops *ops, const struct th_lr_scheduler_lambda_lr_args *args)
 {
@@ -58,7 +60,10 @@ static th_scheduler *new_lambda(const th__scheduler_ops *ops, const struct th_lr
     return th__scheduler_begin(self, args->last_epoch);
 }
 
-th_scheduler *th_lr_scheduler_lambda_lr_call(struct th_lr_scheduler_lambda_lr_args args) { return new_lambda(&lambda_ops, &args); }
+th_scheduler *th_lr_scheduler_lambda_lr_call(struct th_lr_scheduler_lambda_lr_args args)
+{
+    return new_lambda(&lambda_ops, &args);
+}
 th_scheduler *th_lr_scheduler_multiplicative_lr_call(struct th_lr_scheduler_lambda_lr_args args)
 {
     return new_lambda(&multiplicative_ops, &args);
@@ -88,8 +93,12 @@ static const th__field step_fields[] = {
     {"step_size", TH__FIELD_INT, offsetof(step_lr, step_size), NULL},
     {"gamma", TH__FIELD_DOUBLE, offsetof(step_lr, gamma), NULL},
 };
-static const th__scheduler_ops step_ops = {
-    .name = "StepLR", .size = sizeof(step_lr), .fields = step_fields, .n_fields = 2, .get_lr = step_rates, .closed_form = step_closed};
+static const th__scheduler_ops step_ops = {.name = "StepLR",
+                                           .size = sizeof(step_lr),
+                                           .fields = step_fields,
+                                           .n_fields = 2,
+                                           .get_lr = step_rates,
+                                           .closed_form = step_closed};
 
 th_scheduler *th_lr_scheduler_step_lr_call(struct th_lr_scheduler_step_lr_args args)
 {
@@ -170,9 +179,15 @@ static void multi_step_load(th_scheduler *base, const th_value *state)
 static void multi_step_free(th_scheduler *base) { free(((multi_step_lr *)base)->milestones); }
 
 static const th__field multi_step_fields[] = {{"gamma", TH__FIELD_DOUBLE, offsetof(multi_step_lr, gamma), NULL}};
-static const th__scheduler_ops multi_step_ops = {
-    .name = "MultiStepLR", .size = sizeof(multi_step_lr), .fields = multi_step_fields, .n_fields = 1, .get_lr = multi_step_rates,
-    .closed_form = multi_step_closed, .save = multi_step_save, .load = multi_step_load, .free_data = multi_step_free};
+static const th__scheduler_ops multi_step_ops = {.name = "MultiStepLR",
+                                                 .size = sizeof(multi_step_lr),
+                                                 .fields = multi_step_fields,
+                                                 .n_fields = 1,
+                                                 .get_lr = multi_step_rates,
+                                                 .closed_form = multi_step_closed,
+                                                 .save = multi_step_save,
+                                                 .load = multi_step_load,
+                                                 .free_data = multi_step_free};
 
 th_scheduler *th_lr_scheduler_multi_step_lr_call(struct th_lr_scheduler_multi_step_lr_args args)
 {
@@ -205,9 +220,12 @@ static void exponential_closed(th_scheduler *base, double *lrs)
 }
 
 static const th__field exponential_fields[] = {{"gamma", TH__FIELD_DOUBLE, offsetof(exponential_lr, gamma), NULL}};
-static const th__scheduler_ops exponential_ops = {
-    .name = "ExponentialLR", .size = sizeof(exponential_lr), .fields = exponential_fields, .n_fields = 1,
-    .get_lr = exponential_rates, .closed_form = exponential_closed};
+static const th__scheduler_ops exponential_ops = {.name = "ExponentialLR",
+                                                  .size = sizeof(exponential_lr),
+                                                  .fields = exponential_fields,
+                                                  .n_fields = 1,
+                                                  .get_lr = exponential_rates,
+                                                  .closed_form = exponential_closed};
 
 th_scheduler *th_lr_scheduler_exponential_lr_call(struct th_lr_scheduler_exponential_lr_args args)
 {

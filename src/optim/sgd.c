@@ -27,7 +27,8 @@ static th_status check(th_optimizer *self, size_t index)
     TH__TRY(th__check_not_negative("SGD", "momentum value", th__opt(group, MOMENTUM)));
     TH__TRY(th__check_not_negative("SGD", "weight_decay value", th__opt(group, WEIGHT_DECAY)));
     if (th__opt_bool(group, NESTEROV) && (th__opt(group, MOMENTUM) <= 0 || th__opt(group, DAMPENING) != 0))
-        return th__fail(TH_ERR_VALUE, "SGD", "Nesterov momentum requires a momentum and zero dampening (momentum %g, dampening %g)",
+        return th__fail(TH_ERR_VALUE, "SGD",
+                        "Nesterov momentum requires a momentum and zero dampening (momentum %g, dampening %g)",
                         th__opt(group, MOMENTUM), th__opt(group, DAMPENING));
     return th__check_implementation(group, "SGD", FOREACH, FUSED, -1, DIFFERENTIABLE);
 }
@@ -74,10 +75,13 @@ static th_status fused(th_optimizer *self, const th__group *group, const th__bat
         if (batch->state[MOMENTUM_BUFFER][i] == NULL) batch->state[MOMENTUM_BUFFER][i] = th_keep(th_zeros_like(batch->grads[i]));
     }
     const unsigned lists[] = {TH__FUSED_PARAMS, TH__FUSED_GRADS, momentum ? (unsigned)MOMENTUM_BUFFER : TH__FUSED_EMPTY};
-    const th_arg numbers[] = {
-        TH_A_DOUBLE(th__opt(group, WEIGHT_DECAY)), TH_A_DOUBLE(th__opt(group, MOMENTUM)), TH_A_DOUBLE(th__opt(group, LR)),
-        TH_A_DOUBLE(th__opt(group, DAMPENING)), TH_A_BOOL(th__opt_bool(group, NESTEROV)), TH_A_BOOL(th__opt_bool(group, MAXIMIZE)),
-        TH_A_BOOL(first)};
+    const th_arg numbers[] = {TH_A_DOUBLE(th__opt(group, WEIGHT_DECAY)),
+                              TH_A_DOUBLE(th__opt(group, MOMENTUM)),
+                              TH_A_DOUBLE(th__opt(group, LR)),
+                              TH_A_DOUBLE(th__opt(group, DAMPENING)),
+                              TH_A_BOOL(th__opt_bool(group, NESTEROV)),
+                              TH_A_BOOL(th__opt_bool(group, MAXIMIZE)),
+                              TH_A_BOOL(first)};
     return th__fused_run(self, "aten::_fused_sgd_", batch, lists, 3, numbers, 7);
 }
 
@@ -98,15 +102,24 @@ static th_status step(th_optimizer *self, size_t index)
     TH__TRY(th__batch_gather(self, index, &what, &batch));
     th_status status;
     th__decay decay = {th__opt_bool(group, MAXIMIZE), th__opt(group, WEIGHT_DECAY)};
-    if (th__opt_bool(group, FUSED)) status = fused(self, group, &batch);
-    else status = th__batch_run(&batch, group, th__use_foreach(&batch, th__opt(group, FOREACH), th__opt(group, FUSED)), decay, update);
+    if (th__opt_bool(group, FUSED))
+        status = fused(self, group, &batch);
+    else
+        status =
+            th__batch_run(&batch, group, th__use_foreach(&batch, th__opt(group, FOREACH), th__opt(group, FUSED)), decay, update);
     if (th__opt(group, MOMENTUM) != 0) store_buffers(group, &batch);
     return status;
 }
 
 static const th_optimizer_ops sgd_ops = {
-    .size = sizeof(th_optimizer_ops), .name = "SGD", .options = options, .n_options = N_OPTIONS, .state_names = state_names,
-    .n_state = 1, .step = step, .check = check,
+    .size = sizeof(th_optimizer_ops),
+    .name = "SGD",
+    .options = options,
+    .n_options = N_OPTIONS,
+    .state_names = state_names,
+    .n_state = 1,
+    .step = step,
+    .check = check,
 };
 
 th_optimizer *th_optim_sgd_call(struct th_optim_sgd_args args)

@@ -1,4 +1,5 @@
-/* optim/state.c: per-parameter state, and the state dict in PyTorch's form. Loading checks everything before it changes anything. */
+/* optim/state.c: per-parameter state, and the state dict in PyTorch's form. Loading checks everything before it changes anything.
+ */
 #include "optim/optimizer.h"
 
 #include <cfabric/autograd.h>
@@ -98,8 +99,10 @@ th_value *th__optimizer_state_dict_inner(th_optimizer *self)
     for (size_t g = 0; g < self->n_groups && th__pending() == TH_OK; g++) {
         for (size_t i = 0; i < self->groups[g].n; i++) {
             th_value *state = param_value(self, g, i);
-            if (th_value_size(state) > 0) th_value_set_int(states, (int64_t)(first + i), state);
-            else th_value_free(state);
+            if (th_value_size(state) > 0)
+                th_value_set_int(states, (int64_t)(first + i), state);
+            else
+                th_value_free(state);
         }
         th_value_append(groups, group_value(&self->groups[g], first));
         first += self->groups[g].n;
@@ -146,8 +149,8 @@ static bool fits(const th__hyper *hyper, const th_value *value)
     th_value_kind kind = th_value_kind_of(value);
     switch (hyper->kind) {
     case TH_OPTION_PAIR:
-        return (kind == TH_VALUE_TUPLE || kind == TH_VALUE_LIST) && th_value_size(value) == 2 && is_number(th_value_at(value, 0)) &&
-               is_number(th_value_at(value, 1));
+        return (kind == TH_VALUE_TUPLE || kind == TH_VALUE_LIST) && th_value_size(value) == 2 &&
+               is_number(th_value_at(value, 0)) && is_number(th_value_at(value, 1));
     case TH_OPTION_TEXT: return kind == TH_VALUE_NONE || kind == TH_VALUE_STRING;
     case TH_OPTION_MAYBE: return kind == TH_VALUE_NONE || is_number(value);
     default: return is_number(value);
@@ -248,8 +251,8 @@ static th_status check_entry(const th_optimizer_ops *ops, th_tensor *param, size
     char found[128], expected[128];
     sizes_text(found, sizeof found, th_sizes(tensor));
     sizes_text(expected, sizeof expected, th_sizes(param));
-    return th__fail(TH_ERR_VALUE, load_name, "%s state '%s' of parameter %zu has sizes %s, expected %s", ops->name, key, index, found,
-                    expected);
+    return th__fail(TH_ERR_VALUE, load_name, "%s state '%s' of parameter %zu has sizes %s, expected %s", ops->name, key, index,
+                    found, expected);
 }
 
 static th_status check_state(th_optimizer *self, size_t group, size_t i, size_t index, th_value *saved)
@@ -262,8 +265,8 @@ static th_status check_state(th_optimizer *self, size_t group, size_t i, size_t 
     for (size_t k = 0; k < th_value_size(saved); k++) {
         const char *key = th_value_key_at(saved, k, NULL);
         if (key == NULL || state_index(self->ops, key) == self->ops->n_state)
-            return th__fail(TH_ERR_KEY, load_name, "state '%s' of parameter %zu is not one that %s keeps", key != NULL ? key : "(int)",
-                            index, self->ops->name);
+            return th__fail(TH_ERR_KEY, load_name, "state '%s' of parameter %zu is not one that %s keeps",
+                            key != NULL ? key : "(int)", index, self->ops->name);
         TH__TRY(check_entry(self->ops, self->groups[group].params[i].tensor, index, key, th_value_at(saved, k)));
     }
     return TH_OK;
@@ -312,8 +315,8 @@ static th_status check_counts(th_optimizer *self, const th_value *groups)
     for (size_t g = 0; g < self->n_groups; g++) {
         size_t found = th_value_size(th_value_get(th_value_at(groups, g), "params"));
         if (found != self->groups[g].n)
-            return th__fail(TH_ERR_VALUE, load_name, "loaded state dict has %zu parameters in group %zu, the optimizer has %zu", found, g,
-                            self->groups[g].n);
+            return th__fail(TH_ERR_VALUE, load_name, "loaded state dict has %zu parameters in group %zu, the optimizer has %zu",
+                            found, g, self->groups[g].n);
     }
     return TH_OK;
 }

@@ -1,5 +1,5 @@
-/* golden/optimizers_golden.c: 20 steps of every optimizer with many options; prints the weights after each step as bits, and the form
- * of the state dict at the end. Gradients are random numbers from PyTorch's generator, the same in both programs. */
+/* golden/optimizers_golden.c: 20 steps of every optimizer with many options; prints the weights after each step as bits, and the
+ * form of the state dict at the end. Gradients are random numbers from PyTorch's generator, the same in both programs. */
 #include <cfabric/autograd.h>
 #include <cfabric/error.h>
 #include <cfabric/ops.h>
@@ -19,46 +19,47 @@ static th_tensor *params[N_PARAMS];
 #define YES TH_SOME_BOOL(true)
 
 /* One optimizer per name, so that the list of cases is the list of names. */
-#define OPTIMIZERS(CASE)                                                                                                      \
-    CASE(sgd, th_optim_sgd(ALL, .lr = 0.1))                                                                                   \
-    CASE(sgd_default, th_optim_sgd(ALL))                                                                                      \
-    CASE(sgd_decay, th_optim_sgd(ALL, .lr = 0.1, .weight_decay = 0.01))                                                       \
-    CASE(sgd_momentum, th_optim_sgd(ALL, .lr = 0.1, .momentum = 0.9))                                                         \
-    CASE(sgd_dampening, th_optim_sgd(ALL, .lr = 0.1, .momentum = 0.9, .dampening = 0.3, .weight_decay = 0.1))                 \
-    CASE(sgd_nesterov, th_optim_sgd(ALL, .lr = 0.1, .momentum = 0.9, .nesterov = true, .maximize = true))                     \
-    CASE(adam, th_optim_adam(ALL))                                                                                            \
-    CASE(adam_betas, th_optim_adam(ALL, .lr = 0.01, .betas = {0.8, 0.95}, .eps = 1e-6, .weight_decay = 0.1))                  \
-    CASE(adam_amsgrad, th_optim_adam(ALL, .amsgrad = true, .maximize = true))                                                 \
-    CASE(adamw, th_optim_adamw(ALL))                                                                                          \
-    CASE(adamw_amsgrad, th_optim_adamw(ALL, .lr = 0.02, .weight_decay = 0.3, .amsgrad = true))                                \
-    CASE(adadelta, th_optim_adadelta(ALL))                                                                                    \
-    CASE(adadelta_options, th_optim_adadelta(ALL, .lr = 0.7, .rho = 0.8, .eps = 1e-5, .weight_decay = 0.1, .maximize = true)) \
-    CASE(adagrad, th_optim_adagrad(ALL))                                                                                      \
-    CASE(adagrad_options, th_optim_adagrad(ALL, .lr = 0.1, .lr_decay = 0.1, .weight_decay = 0.1,                              \
-                                           .initial_accumulator_value = 0.5, .maximize = true))                               \
-    CASE(rmsprop, th_optim_rmsprop(ALL))                                                                                      \
-    CASE(rmsprop_centered, th_optim_rmsprop(ALL, .centered = true))                                                           \
-    CASE(rmsprop_options, th_optim_rmsprop(ALL, .alpha = 0.9, .momentum = 0.9, .centered = true, .weight_decay = 0.1,         \
-                                           .maximize = true))
+#define OPTIMIZERS(CASE)                                                                                                         \
+    CASE(sgd, th_optim_sgd(ALL, .lr = 0.1))                                                                                      \
+    CASE(sgd_default, th_optim_sgd(ALL))                                                                                         \
+    CASE(sgd_decay, th_optim_sgd(ALL, .lr = 0.1, .weight_decay = 0.01))                                                          \
+    CASE(sgd_momentum, th_optim_sgd(ALL, .lr = 0.1, .momentum = 0.9))                                                            \
+    CASE(sgd_dampening, th_optim_sgd(ALL, .lr = 0.1, .momentum = 0.9, .dampening = 0.3, .weight_decay = 0.1))                    \
+    CASE(sgd_nesterov, th_optim_sgd(ALL, .lr = 0.1, .momentum = 0.9, .nesterov = true, .maximize = true))                        \
+    CASE(adam, th_optim_adam(ALL))                                                                                               \
+    CASE(adam_betas, th_optim_adam(ALL, .lr = 0.01, .betas = {0.8, 0.95}, .eps = 1e-6, .weight_decay = 0.1))                     \
+    CASE(adam_amsgrad, th_optim_adam(ALL, .amsgrad = true, .maximize = true))                                                    \
+    CASE(adamw, th_optim_adamw(ALL))                                                                                             \
+    CASE(adamw_amsgrad, th_optim_adamw(ALL, .lr = 0.02, .weight_decay = 0.3, .amsgrad = true))                                   \
+    CASE(adadelta, th_optim_adadelta(ALL))                                                                                       \
+    CASE(adadelta_options, th_optim_adadelta(ALL, .lr = 0.7, .rho = 0.8, .eps = 1e-5, .weight_decay = 0.1, .maximize = true))    \
+    CASE(adagrad, th_optim_adagrad(ALL))                                                                                         \
+    CASE(adagrad_options, th_optim_adagrad(ALL, .lr = 0.1, .lr_decay = 0.1, .weight_decay = 0.1,                                 \
+                                           .initial_accumulator_value = 0.5, .maximize = true))                                  \
+    CASE(rmsprop, th_optim_rmsprop(ALL))                                                                                         \
+    CASE(rmsprop_centered, th_optim_rmsprop(ALL, .centered = true))                                                              \
+    CASE(rmsprop_options,                                                                                                        \
+         th_optim_rmsprop(ALL, .alpha = 0.9, .momentum = 0.9, .centered = true, .weight_decay = 0.1, .maximize = true))
 
 /* Those that the libtorch must be new enough for. */
-#define NEWER(CASE)                                                                                                           \
-    CASE(adam_decoupled, th_optim_adam(ALL, .weight_decay = 0.1, .decoupled_weight_decay = true))                             \
-    CASE(sgd_foreach, th_optim_sgd(ALL, .lr = 0.1, .momentum = 0.9, .weight_decay = 0.01, .foreach = YES))                    \
-    CASE(adam_foreach, th_optim_adam(ALL, .amsgrad = true, .weight_decay = 0.1, .foreach = YES))                              \
-    CASE(adamw_foreach, th_optim_adamw(ALL, .maximize = true, .foreach = YES))                                                \
-    CASE(adadelta_foreach, th_optim_adadelta(ALL, .weight_decay = 0.1, .foreach = YES))                                       \
-    CASE(adagrad_foreach, th_optim_adagrad(ALL, .lr_decay = 0.1, .foreach = YES))                                             \
-    CASE(rmsprop_foreach, th_optim_rmsprop(ALL, .centered = true, .momentum = 0.9, .foreach = YES))                           \
-    CASE(sgd_fused, th_optim_sgd(ALL, .lr = 0.1, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true, .fused = YES))      \
-    CASE(sgd_fused_plain, th_optim_sgd(ALL, .lr = 0.1, .fused = YES))                                                         \
-    CASE(adam_fused, th_optim_adam(ALL, .amsgrad = true, .weight_decay = 0.1, .fused = YES))                                  \
-    CASE(adamw_fused, th_optim_adamw(ALL, .maximize = true, .fused = YES))                                                    \
+#define NEWER(CASE)                                                                                                              \
+    CASE(adam_decoupled, th_optim_adam(ALL, .weight_decay = 0.1, .decoupled_weight_decay = true))                                \
+    CASE(sgd_foreach, th_optim_sgd(ALL, .lr = 0.1, .momentum = 0.9, .weight_decay = 0.01, .foreach = YES))                       \
+    CASE(adam_foreach, th_optim_adam(ALL, .amsgrad = true, .weight_decay = 0.1, .foreach = YES))                                 \
+    CASE(adamw_foreach, th_optim_adamw(ALL, .maximize = true, .foreach = YES))                                                   \
+    CASE(adadelta_foreach, th_optim_adadelta(ALL, .weight_decay = 0.1, .foreach = YES))                                          \
+    CASE(adagrad_foreach, th_optim_adagrad(ALL, .lr_decay = 0.1, .foreach = YES))                                                \
+    CASE(rmsprop_foreach, th_optim_rmsprop(ALL, .centered = true, .momentum = 0.9, .foreach = YES))                              \
+    CASE(sgd_fused, th_optim_sgd(ALL, .lr = 0.1, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true, .fused = YES))         \
+    CASE(sgd_fused_plain, th_optim_sgd(ALL, .lr = 0.1, .fused = YES))                                                            \
+    CASE(adam_fused, th_optim_adam(ALL, .amsgrad = true, .weight_decay = 0.1, .fused = YES))                                     \
+    CASE(adamw_fused, th_optim_adamw(ALL, .maximize = true, .fused = YES))                                                       \
     CASE(adagrad_fused, th_optim_adagrad(ALL, .lr_decay = 0.1, .weight_decay = 0.1, .fused = YES))
 
 static th_optimizer *make(const char *name)
 {
-#define CASE(id, maker) if (strcmp(name, #id) == 0) return maker;
+#define CASE(id, maker)                                                                                                          \
+    if (strcmp(name, #id) == 0) return maker;
     OPTIMIZERS(CASE)
     NEWER(CASE)
 #undef CASE
@@ -165,7 +166,10 @@ static void run(const char *name, th_dtype dtype, const char *dtype_name)
 
 /* ---------------------------------------------------------------- LBFGS: fits a small network */
 
-typedef struct problem { th_tensor *x, *y; th_optimizer *opt; } problem;
+typedef struct problem {
+    th_tensor *x, *y;
+    th_optimizer *opt;
+} problem;
 
 static th_tensor *closure(void *user)
 {

@@ -11,15 +11,30 @@
 
 typedef th_scheduler *(*maker)(th_optimizer *opt);
 
-static double decay(int64_t epoch, void *user) { (void)user; return pow(0.95, (double)epoch); }
-static double shrink(int64_t epoch, void *user) { (void)user; return epoch % 2 == 0 ? 0.97 : 0.99; }
-static double wave(double x, void *user) { (void)user; return 0.5 * (1 + sin(x * 3.14159265358979323846 / 2.0)); }
+static double decay(int64_t epoch, void *user)
+{
+    (void)user;
+    return pow(0.95, (double)epoch);
+}
+static double shrink(int64_t epoch, void *user)
+{
+    (void)user;
+    return epoch % 2 == 0 ? 0.97 : 0.99;
+}
+static double wave(double x, void *user)
+{
+    (void)user;
+    return 0.5 * (1 + sin(x * 3.14159265358979323846 / 2.0));
+}
 
 static th_scheduler *lambda(th_optimizer *o) { return th_lr_scheduler_lambda_lr(o, decay); }
 static th_scheduler *multiplicative(th_optimizer *o) { return th_lr_scheduler_multiplicative_lr(o, shrink); }
 static th_scheduler *step(th_optimizer *o) { return th_lr_scheduler_step_lr(o, 7); }
 static th_scheduler *step_gamma(th_optimizer *o) { return th_lr_scheduler_step_lr(o, .step_size = 1, .gamma = 0.7); }
-static th_scheduler *multi_step(th_optimizer *o) { return th_lr_scheduler_multi_step_lr(o, TH_INTS(3, 10, 10, 30), .gamma = 0.3); }
+static th_scheduler *multi_step(th_optimizer *o)
+{
+    return th_lr_scheduler_multi_step_lr(o, TH_INTS(3, 10, 10, 30), .gamma = 0.3);
+}
 static th_scheduler *constant(th_optimizer *o) { return th_lr_scheduler_constant_lr(o); }
 static th_scheduler *constant_long(th_optimizer *o) { return th_lr_scheduler_constant_lr(o, .factor = 0.7, .total_iters = 20); }
 static th_scheduler *linear(th_optimizer *o) { return th_lr_scheduler_linear_lr(o); }
@@ -39,7 +54,8 @@ static th_scheduler *restarts_longer(th_optimizer *o)
 static th_scheduler *one_cycle(th_optimizer *o) { return th_lr_scheduler_one_cycle_lr(o, 1.0, .total_steps = 60); }
 static th_scheduler *one_cycle_three(th_optimizer *o)
 {
-    return th_lr_scheduler_one_cycle_lr(o, 0.7, .epochs = 6, .steps_per_epoch = 10, .three_phase = true, .anneal_strategy = "linear");
+    return th_lr_scheduler_one_cycle_lr(o, 0.7, .epochs = 6, .steps_per_epoch = 10, .three_phase = true,
+                                        .anneal_strategy = "linear");
 }
 static th_scheduler *one_cycle_rate_only(th_optimizer *o)
 {
@@ -52,7 +68,8 @@ static th_scheduler *cyclic2(th_optimizer *o)
 }
 static th_scheduler *cyclic_exp(th_optimizer *o)
 {
-    return th_lr_scheduler_cyclic_lr(o, 0.01, 0.9, .step_size_up = 5, .mode = "exp_range", .gamma = 0.98, .cycle_momentum = false);
+    return th_lr_scheduler_cyclic_lr(o, 0.01, 0.9, .step_size_up = 5, .mode = "exp_range", .gamma = 0.98,
+                                     .cycle_momentum = false);
 }
 static th_scheduler *cyclic_own(th_optimizer *o)
 {
@@ -64,36 +81,61 @@ static th_scheduler *plateau(th_optimizer *o)
 }
 static th_scheduler *plateau_max(th_optimizer *o)
 {
-    return th_lr_scheduler_reduce_lr_on_plateau(o, .mode = "max", .patience = 2, .factor = 0.5, .threshold = 0.05, .threshold_mode = "abs");
+    return th_lr_scheduler_reduce_lr_on_plateau(o, .mode = "max", .patience = 2, .factor = 0.5, .threshold = 0.05,
+                                                .threshold_mode = "abs");
 }
 static th_scheduler *sequential(th_optimizer *o)
 {
-    return th_lr_scheduler_sequential_lr(o, TH_SCHEDULERS(th_lr_scheduler_constant_lr(o, .factor = 0.1, .total_iters = 20),
-                                                          th_lr_scheduler_exponential_lr(o, 0.9),
-                                                          th_lr_scheduler_step_lr(o, 3, .gamma = 0.5)),
+    return th_lr_scheduler_sequential_lr(o,
+                                         TH_SCHEDULERS(th_lr_scheduler_constant_lr(o, .factor = 0.1, .total_iters = 20),
+                                                       th_lr_scheduler_exponential_lr(o, 0.9),
+                                                       th_lr_scheduler_step_lr(o, 3, .gamma = 0.5)),
                                          TH_INTS(8, 24));
 }
 static th_scheduler *sequential_warmup(th_optimizer *o)
 {
-    return th_lr_scheduler_sequential_lr(o, TH_SCHEDULERS(th_lr_scheduler_linear_lr(o, .start_factor = 0.01, .total_iters = 10),
-                                                          th_lr_scheduler_cosine_annealing_lr(o, 30)),
+    return th_lr_scheduler_sequential_lr(o,
+                                         TH_SCHEDULERS(th_lr_scheduler_linear_lr(o, .start_factor = 0.01, .total_iters = 10),
+                                                       th_lr_scheduler_cosine_annealing_lr(o, 30)),
                                          TH_INTS(10));
 }
 static th_scheduler *chained(th_optimizer *o)
 {
-    return th_lr_scheduler_chained_scheduler(TH_SCHEDULERS(th_lr_scheduler_constant_lr(o, .factor = 0.1, .total_iters = 15),
-                                                           th_lr_scheduler_exponential_lr(o, 0.9)));
+    return th_lr_scheduler_chained_scheduler(
+        TH_SCHEDULERS(th_lr_scheduler_constant_lr(o, .factor = 0.1, .total_iters = 15), th_lr_scheduler_exponential_lr(o, 0.9)));
 }
 
-static const struct { const char *name; maker make; bool adam; } cases[] = {
-    {"lambda", lambda, false}, {"multiplicative", multiplicative, false}, {"step", step, false}, {"step_gamma", step_gamma, false},
-    {"multi_step", multi_step, false}, {"constant", constant, false}, {"constant_long", constant_long, false},
-    {"linear", linear, false}, {"linear_down", linear_down, false}, {"exponential", exponential, false},
-    {"polynomial", polynomial, false}, {"cosine", cosine, false}, {"cosine_min", cosine_min, false}, {"restarts", restarts, false},
-    {"restarts_longer", restarts_longer, false}, {"one_cycle", one_cycle, false}, {"one_cycle_three", one_cycle_three, true},
-    {"one_cycle_rate_only", one_cycle_rate_only, false}, {"cyclic", cyclic, false}, {"cyclic2", cyclic2, true},
-    {"cyclic_exp", cyclic_exp, false}, {"cyclic_own", cyclic_own, false}, {"plateau", plateau, false},
-    {"plateau_max", plateau_max, false}, {"sequential", sequential, false}, {"sequential_warmup", sequential_warmup, false},
+static const struct {
+    const char *name;
+    maker make;
+    bool adam;
+} cases[] = {
+    {"lambda", lambda, false},
+    {"multiplicative", multiplicative, false},
+    {"step", step, false},
+    {"step_gamma", step_gamma, false},
+    {"multi_step", multi_step, false},
+    {"constant", constant, false},
+    {"constant_long", constant_long, false},
+    {"linear", linear, false},
+    {"linear_down", linear_down, false},
+    {"exponential", exponential, false},
+    {"polynomial", polynomial, false},
+    {"cosine", cosine, false},
+    {"cosine_min", cosine_min, false},
+    {"restarts", restarts, false},
+    {"restarts_longer", restarts_longer, false},
+    {"one_cycle", one_cycle, false},
+    {"one_cycle_three", one_cycle_three, true},
+    {"one_cycle_rate_only", one_cycle_rate_only, false},
+    {"cyclic", cyclic, false},
+    {"cyclic2", cyclic2, true},
+    {"cyclic_exp", cyclic_exp, false},
+    {"cyclic_own", cyclic_own, false},
+    {"plateau", plateau, false},
+    {"plateau_max", plateau_max, false},
+    {"sequential", sequential, false},
+    {"sequential_warmup", sequential_warmup, false},
     {"chained", chained, false},
 };
 

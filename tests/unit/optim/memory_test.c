@@ -93,9 +93,21 @@ static void every_allocation_fails_once(void (*life)(void))
     assert_true(n > 10);
 }
 
-static void adam(void **unused) { (void)unused; every_allocation_fails_once(adam_life); }
-static void lbfgs(void **unused) { (void)unused; every_allocation_fails_once(lbfgs_life); }
-static void composed(void **unused) { (void)unused; every_allocation_fails_once(compose_life); }
+static void adam(void **unused)
+{
+    (void)unused;
+    every_allocation_fails_once(adam_life);
+}
+static void lbfgs(void **unused)
+{
+    (void)unused;
+    every_allocation_fails_once(lbfgs_life);
+}
+static void composed(void **unused)
+{
+    (void)unused;
+    every_allocation_fails_once(compose_life);
+}
 
 int main(void)
 {

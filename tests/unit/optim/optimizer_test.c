@@ -39,7 +39,10 @@ static void defaults_are_pytorch(void **unused)
     (void)unused;
     TH_SCOPE();
     th_tensors p = TH_TENSORS(leaf(2, 1));
-    const struct { th_optimizer *opt; th_options expected; } table[] = {
+    const struct {
+        th_optimizer *opt;
+        th_options expected;
+    } table[] = {
         {th_optim_sgd(p), TH_OPTIONS({"lr", 1e-3}, {"momentum", 0}, {"dampening", 0}, {"weight_decay", 0}, {"nesterov", 0},
                                      {"maximize", 0}, {"foreach", -1}, {"differentiable", 0}, {"fused", -1})},
         {th_optim_adam(p), TH_OPTIONS({"lr", 1e-3}, {"betas.0", 0.9}, {"betas.1", 0.999}, {"eps", 1e-8}, {"weight_decay", 0},
@@ -50,8 +53,8 @@ static void defaults_are_pytorch(void **unused)
         {th_optim_adadelta(p), TH_OPTIONS({"lr", 1.0}, {"rho", 0.9}, {"eps", 1e-6}, {"weight_decay", 0}, {"foreach", -1})},
         {th_optim_adagrad(p), TH_OPTIONS({"lr", 1e-2}, {"lr_decay", 0}, {"weight_decay", 0}, {"initial_accumulator_value", 0},
                                          {"eps", 1e-10}, {"fused", -1})},
-        {th_optim_rmsprop(p), TH_OPTIONS({"lr", 1e-2}, {"alpha", 0.99}, {"eps", 1e-8}, {"weight_decay", 0}, {"momentum", 0},
-                                         {"centered", 0})},
+        {th_optim_rmsprop(p),
+         TH_OPTIONS({"lr", 1e-2}, {"alpha", 0.99}, {"eps", 1e-8}, {"weight_decay", 0}, {"momentum", 0}, {"centered", 0})},
         {th_optim_lbfgs(p), TH_OPTIONS({"lr", 1}, {"max_iter", 20}, {"max_eval", 25}, {"tolerance_grad", 1e-7},
                                        {"tolerance_change", 1e-9}, {"history_size", 100})},
     };
@@ -198,7 +201,12 @@ static void sparse_gradients_are_refused_by_name(void **unused)
 
 /* ---------------------------------------------------------------- closures */
 
-typedef struct closure_data { th_tensor *param; int calls; bool grad_mode; bool fail; } closure_data;
+typedef struct closure_data {
+    th_tensor *param;
+    int calls;
+    bool grad_mode;
+    bool fail;
+} closure_data;
 
 static th_tensor *closure(void *user)
 {
@@ -262,8 +270,10 @@ static th_status sign_step(th_optimizer *self, size_t group)
         th_tensor *grad = th_grad(params.data[i]);
         if (grad == NULL) continue;
         th_tensor *count = th_optimizer_state(self, group, i, "count");
-        if (count == NULL) th_optimizer_set_state(self, group, i, "count", th_ones_like(grad));
-        else th_add_scalar_(count, TH_S(1));
+        if (count == NULL)
+            th_optimizer_set_state(self, group, i, "count", th_ones_like(grad));
+        else
+            th_add_scalar_(count, TH_S(1));
         th_add_(params.data[i], th_sign(grad), .alpha = TH_S(-th_optimizer_get(self, group, "lr")));
     }
     return th_error();
@@ -273,8 +283,14 @@ static void count_free(void *data) { (*(int *)data)++; }
 
 static const th_option_spec sign_options[] = {{"lr", TH_OPTION_DOUBLE, 0.125, 0, NULL}};
 static const char *const sign_state[] = {"count"};
-static const th_optimizer_ops sign_ops = {.size = sizeof(th_optimizer_ops), .name = "Sign", .options = sign_options, .n_options = 1,
-                                          .state_names = sign_state, .n_state = 1, .step = sign_step, .free_data = count_free};
+static const th_optimizer_ops sign_ops = {.size = sizeof(th_optimizer_ops),
+                                          .name = "Sign",
+                                          .options = sign_options,
+                                          .n_options = 1,
+                                          .state_names = sign_state,
+                                          .n_state = 1,
+                                          .step = sign_step,
+                                          .free_data = count_free};
 
 static void own_optimizers_work(void **unused)
 {
@@ -299,7 +315,9 @@ static void own_optimizers_work(void **unused)
 
 /* ---------------------------------------------------------------- the seam */
 
-typedef struct wrapper_log { int steps, frees; } wrapper_log;
+typedef struct wrapper_log {
+    int steps, frees;
+} wrapper_log;
 
 static th_tensor *wrapped_step(th_optimizer *optimizer, void *wrapper, th_closure fn, void *user)
 {
@@ -338,8 +356,10 @@ static void fused_is_used_or_refused_clearly(void **unused)
     th_optimizer *opt = th_optim_adam(TH_TENSORS(a), .fused = TH_SOME_BOOL(true));
     assert_true(th__optimizer_is_fused(opt));
     give_grad(a, 1);
-    if (th_optimizer_step(opt) == TH_OK) assert_true(first(a) < 1.0);
-    else assert_error(TH_ERR_UNAVAILABLE, "has no cpu kernel of aten::_fused_adam_");
+    if (th_optimizer_step(opt) == TH_OK)
+        assert_true(first(a) < 1.0);
+    else
+        assert_error(TH_ERR_UNAVAILABLE, "has no cpu kernel of aten::_fused_adam_");
     th_optimizer_free(opt);
 }
 
@@ -383,13 +403,20 @@ int main(void)
 {
     th_set_error_policy(TH_ERROR_RETURN, NULL, NULL);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_are_pytorch), cmocka_unit_test(groups_inherit_the_optimizers_defaults),
-        cmocka_unit_test(groups_step_with_their_own_rate), cmocka_unit_test(zero_grad_drops_or_fills),
-        cmocka_unit_test(wrong_arguments_are_named), cmocka_unit_test(a_failed_group_changes_nothing),
-        cmocka_unit_test(sparse_gradients_are_refused_by_name), cmocka_unit_test(closures_run_with_gradients_on),
-        cmocka_unit_test(lbfgs_needs_a_closure_and_one_group), cmocka_unit_test(own_optimizers_work),
-        cmocka_unit_test(the_wrapper_sees_every_step), cmocka_unit_test(fused_is_used_or_refused_clearly),
-        cmocka_unit_test(steps_leave_no_tensors_and_no_objects), cmocka_unit_test(nothing_happens_while_an_error_is_pending),
+        cmocka_unit_test(defaults_are_pytorch),
+        cmocka_unit_test(groups_inherit_the_optimizers_defaults),
+        cmocka_unit_test(groups_step_with_their_own_rate),
+        cmocka_unit_test(zero_grad_drops_or_fills),
+        cmocka_unit_test(wrong_arguments_are_named),
+        cmocka_unit_test(a_failed_group_changes_nothing),
+        cmocka_unit_test(sparse_gradients_are_refused_by_name),
+        cmocka_unit_test(closures_run_with_gradients_on),
+        cmocka_unit_test(lbfgs_needs_a_closure_and_one_group),
+        cmocka_unit_test(own_optimizers_work),
+        cmocka_unit_test(the_wrapper_sees_every_step),
+        cmocka_unit_test(fused_is_used_or_refused_clearly),
+        cmocka_unit_test(steps_leave_no_tensors_and_no_objects),
+        cmocka_unit_test(nothing_happens_while_an_error_is_pending),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* unit/optim/scheduler_test.c: schedules against closed numbers, state dicts, errors, order warnings. Bits are the golden test's. */
+/* unit/optim/scheduler_test.c: schedules against closed numbers, state dicts, errors, order warnings. Bits are the golden test's.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -86,7 +87,8 @@ static void a_resumed_schedule_goes_on(void **unused)
 {
     (void)unused;
     TH_SCOPE();
-    th_optimizer *a = th_optim_sgd(TH_TENSORS(leaf()), .lr = 1.0, .momentum = 0.9), *b = th_optim_sgd(TH_TENSORS(leaf()), .lr = 9.0, .momentum = 0.9);
+    th_optimizer *a = th_optim_sgd(TH_TENSORS(leaf()), .lr = 1.0, .momentum = 0.9),
+                 *b = th_optim_sgd(TH_TENSORS(leaf()), .lr = 9.0, .momentum = 0.9);
     th_scheduler *from[] = {th_lr_scheduler_step_lr(a, 2), NULL}, *to[] = {th_lr_scheduler_step_lr(b, 5, .gamma = 0.9), NULL};
     for (int i = 0; i < 3; i++) next(a, from[0]);
     th_value *opt_state = th_optimizer_state_dict(a), *state = th_scheduler_state_dict(from[0]);
@@ -103,22 +105,33 @@ static void a_resumed_schedule_goes_on(void **unused)
 }
 
 typedef th_scheduler *(*maker)(th_optimizer *opt, bool other);
-static th_scheduler *multi(th_optimizer *o, bool other) { return th_lr_scheduler_multi_step_lr(o, other ? TH_INTS(1) : TH_INTS(2, 6, 6)); }
+static th_scheduler *multi(th_optimizer *o, bool other)
+{
+    return th_lr_scheduler_multi_step_lr(o, other ? TH_INTS(1) : TH_INTS(2, 6, 6));
+}
 static th_scheduler *cosine(th_optimizer *o, bool other) { return th_lr_scheduler_cosine_annealing_lr(o, other ? 9 : 5); }
 static th_scheduler *restarts(th_optimizer *o, bool other)
 {
     return th_lr_scheduler_cosine_annealing_warm_restarts(o, other ? 9 : 3, .T_mult = 2);
 }
-static th_scheduler *one_cycle(th_optimizer *o, bool other) { return th_lr_scheduler_one_cycle_lr(o, 2.0, other ? 30 : 20, .three_phase = !other); }
-static th_scheduler *cyclic(th_optimizer *o, bool other) { return th_lr_scheduler_cyclic_lr(o, 0.1, 1.0, other ? 7 : 3, .mode = other ? "triangular" : "triangular2"); }
+static th_scheduler *one_cycle(th_optimizer *o, bool other)
+{
+    return th_lr_scheduler_one_cycle_lr(o, 2.0, other ? 30 : 20, .three_phase = !other);
+}
+static th_scheduler *cyclic(th_optimizer *o, bool other)
+{
+    return th_lr_scheduler_cyclic_lr(o, 0.1, 1.0, other ? 7 : 3, .mode = other ? "triangular" : "triangular2");
+}
 static th_scheduler *sequential(th_optimizer *o, bool other)
 {
-    th_scheduler *first = th_lr_scheduler_linear_lr(o, .total_iters = other ? 9 : 4), *second = th_lr_scheduler_exponential_lr(o, 0.9);
+    th_scheduler *first = th_lr_scheduler_linear_lr(o, .total_iters = other ? 9 : 4),
+                 *second = th_lr_scheduler_exponential_lr(o, 0.9);
     return th_lr_scheduler_sequential_lr(o, TH_SCHEDULERS(first, second), TH_INTS(other ? 8 : 5));
 }
 static th_scheduler *chained(th_optimizer *o, bool other)
 {
-    th_scheduler *first = th_lr_scheduler_constant_lr(o, .total_iters = other ? 9 : 4), *second = th_lr_scheduler_polynomial_lr(o, 20);
+    th_scheduler *first = th_lr_scheduler_constant_lr(o, .total_iters = other ? 9 : 4),
+                 *second = th_lr_scheduler_polynomial_lr(o, 20);
     return th_lr_scheduler_chained_scheduler(TH_SCHEDULERS(first, second));
 }
 
@@ -325,11 +338,17 @@ int main(void)
 {
     th_set_error_policy(TH_ERROR_RETURN, NULL, NULL);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(step_lr_falls), cmocka_unit_test(every_group_has_its_rate), cmocka_unit_test(a_scheduler_keeps_its_optimizer),
-        cmocka_unit_test(a_resumed_schedule_goes_on), cmocka_unit_test(every_state_restores_the_schedule),
-        cmocka_unit_test(plateau_needs_its_metric), cmocka_unit_test(wrong_arguments_are_named),
-        cmocka_unit_test(composed_schedulers_take_over_their_parts), cmocka_unit_test(wrong_states_are_refused),
-        cmocka_unit_test(the_wrong_order_is_warned_about_once), cmocka_unit_test(epochs_can_be_jumped_to),
+        cmocka_unit_test(step_lr_falls),
+        cmocka_unit_test(every_group_has_its_rate),
+        cmocka_unit_test(a_scheduler_keeps_its_optimizer),
+        cmocka_unit_test(a_resumed_schedule_goes_on),
+        cmocka_unit_test(every_state_restores_the_schedule),
+        cmocka_unit_test(plateau_needs_its_metric),
+        cmocka_unit_test(wrong_arguments_are_named),
+        cmocka_unit_test(composed_schedulers_take_over_their_parts),
+        cmocka_unit_test(wrong_states_are_refused),
+        cmocka_unit_test(the_wrong_order_is_warned_about_once),
+        cmocka_unit_test(epochs_can_be_jumped_to),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,12 +14,15 @@
 #include <string.h>
 
 enum { N = 2 };
-typedef struct model { th_tensor *p[N]; } model;
+typedef struct model {
+    th_tensor *p[N];
+} model;
 
 static model new_model(void)
 {
     th_manual_seed(3);
-    return (model){{th_keep(th_requires_grad_(th_randn(TH_INTS(4, 3)), true)), th_keep(th_requires_grad_(th_randn(TH_INTS(5)), true))}};
+    return (model){
+        {th_keep(th_requires_grad_(th_randn(TH_INTS(4, 3)), true)), th_keep(th_requires_grad_(th_randn(TH_INTS(5)), true))}};
 }
 
 static void free_model(model *m)
@@ -324,9 +327,9 @@ int main(void)
     th_set_error_policy(TH_ERROR_RETURN, NULL, NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_resumed_run_equals_the_uninterrupted_one), cmocka_unit_test(the_form_is_pytorchs),
-        cmocka_unit_test(without_saved_state_the_counter_is_zero), cmocka_unit_test(wrong_counts_name_both_sides),
+        cmocka_unit_test(without_saved_state_the_counter_is_zero),    cmocka_unit_test(wrong_counts_name_both_sides),
         cmocka_unit_test(wrong_state_is_refused_and_changes_nothing), cmocka_unit_test(older_forms_are_read),
-        cmocka_unit_test(in_a_nested_state_it_is_an_object), cmocka_unit_test(loading_many_times_leaks_nothing),
+        cmocka_unit_test(in_a_nested_state_it_is_an_object),          cmocka_unit_test(loading_many_times_leaks_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

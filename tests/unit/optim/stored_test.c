@@ -1,4 +1,5 @@
-/* unit/optim/stored_test.c: every optimizer against numbers that PyTorch produced once (BC-061); the bits are the golden test's. */
+/* unit/optim/stored_test.c: every optimizer against numbers that PyTorch produced once (BC-061); the bits are the golden test's.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +17,8 @@
 static th_optimizer *make(const char *name, th_tensors p)
 {
     if (strcmp(name, "sgd") == 0) return th_optim_sgd(p, .lr = 0.1);
-    if (strcmp(name, "sgd_nesterov") == 0) return th_optim_sgd(p, .lr = 0.1, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true);
+    if (strcmp(name, "sgd_nesterov") == 0)
+        return th_optim_sgd(p, .lr = 0.1, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true);
     if (strcmp(name, "adam") == 0) return th_optim_adam(p, .lr = 0.1);
     if (strcmp(name, "adam_amsgrad") == 0) return th_optim_adam(p, .lr = 0.1, .weight_decay = 0.1, .amsgrad = true);
     if (strcmp(name, "adamw") == 0) return th_optim_adamw(p, .lr = 0.1);
