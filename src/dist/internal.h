@@ -35,7 +35,7 @@ struct th_process_group {
     bool closed;
     int64_t calls;                    /* collectives so far */
     char *dead;                       /* why the group is unusable; NULL while it is not */
-    th_tensor *header_in, **header_out;
+    th_tensor *header;                /* size x TH__HEADER_WORDS */
     int last_running;                 /* lowest rank that had not joined at the last data-parallel backward */
 };
 

@@ -38,11 +38,8 @@ static void group_close(th_process_group *group)
 {
     if (group->closed) return;
     group->closed = true;
-    th_free(group->header_in);
-    for (int i = 0; group->header_out && i < group->size; i++) th_free(group->header_out[i]);
-    free(group->header_out);
-    group->header_in = NULL;
-    group->header_out = NULL;
+    th_free(group->header);
+    group->header = NULL;
     if (group->comm && group->dead)
         th__comm_abandon(group->comm);
     else if (group->comm)

@@ -72,7 +72,7 @@ static void missing(int rank, int world)
     if (rank == world - 1) exit(0); /* never comes */
     double start = ranks_now();
     RANK_CHECK(th_dist_init_process_group(.timeout = 3) == TH_ERR_TIMEOUT);
-    RANK_CHECK(ranks_now() - start < 6.5);
+    RANK_CHECK(ranks_now() - start < 9);
     say_error();
     exit(3);
 }
@@ -83,7 +83,7 @@ static void no_main(int rank, int world)
     if (rank == 0) exit(0);
     double start = ranks_now();
     RANK_CHECK(th_dist_init_process_group(.timeout = 2) != TH_OK);
-    RANK_CHECK(ranks_now() - start < 6);
+    RANK_CHECK(ranks_now() - start < 9);
     say_error();
     exit(3);
 }
@@ -148,7 +148,7 @@ static void port_taken(int rank, int world)
     RANK_CHECK(th_dist_init_process_group(.rank = 0, .world_size = 2, .master_port = port, .timeout = 10) == TH_ERR_DISTRIBUTED);
     char number[16];
     snprintf(number, sizeof number, "port %d", port);
-    RANK_CHECK(strstr(th_error_message(), number) && ranks_now() - start < 2);
+    RANK_CHECK(strstr(th_error_message(), number) && ranks_now() - start < 5);
 }
 
 static void interface_named(int rank, int world)
@@ -206,7 +206,7 @@ static void test_stopped(void **state)
     double since = 0;
     ranks_run_hooked("stopped", 2, 40, &r, stop_one, &since);
     expect("stopped", 2, &r, 0, 3, "all_reduce (call", "timed out after 4 s; ranks that did not enter it: 1");
-    assert_true(r.seconds < since + 12);
+    assert_true(r.seconds < since + 15);
 }
 
 static void test_absent_call(void **state)
@@ -251,7 +251,7 @@ static void test_dies(void **state)
     ranks_run("dies", 2, 40, &r);
     expect("dies", 2, &r, 0, 3, "all_reduce (call", "ranks that did not enter it: 1");
     assert_int_equal(r.code[1], 128 + SIGABRT);
-    assert_true(r.seconds < 9);
+    assert_true(r.seconds < 15);
 }
 
 static void test_monitored(void **state)
