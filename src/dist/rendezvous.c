@@ -115,6 +115,8 @@ static th_status missing_ranks(th_process_group *group, const char *stage, const
         else if (at < sizeof list)
             at += (size_t)snprintf(list + at, sizeof list - at, "%s%d", at ? ", " : "", group->ranks[i]);
     }
+    /* The others look at about the same moment; the store must not go before they have. */
+    if (group->rank == 0) nanosleep(&(struct timespec){1, 0}, NULL);
     return th__fail(TH_ERR_TIMEOUT, "th_dist_init_process_group", "%d of %d ranks %s within %g s; missing: %s", there, group->size,
                     what, (double)timeout_ms / 1000.0, list[0] ? list : "none");
 }
