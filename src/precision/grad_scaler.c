@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/object.h"
 #include "bridge/bridge.h"
+#include "tensor/internal.h"
 #include <cfabric/autograd.h>
 #include <cfabric/ops.h>
 #include <math.h>
@@ -101,11 +102,10 @@ static optimizer_state *state_of(th_grad_scaler *scaler, th_optimizer *optimizer
     return &scaler->states[scaler->n_states - 1];
 }
 
-/* libtorch's operator for one tensor. */
-static th_status check_by_operator(th_tensor *grad, th_tensor *found, th_tensor *inverse)
+/* libtorch's operator for gradients of one device and dtype. */
+static th_status check_by_operator(th_tensors grads, th_tensor *found, th_tensor *inverse)
 {
-    th_tensor *list[1] = {grad};
-    const th_arg args[] = {TH_A_TENSORS(((th_tensors){list, 1})), TH_A(found), TH_A(inverse)};
+    const th_arg args[] = {TH_A_TENSORS(grads), TH_A(found), TH_A(inverse)};
     th_arg none;
     int n = th_call_args(CHECK_OP, args, 3, &none, 1);
     return n < 0 ? th__pending() : TH_OK;
@@ -118,42 +118,66 @@ static bool operator_works_on(th_device_type device)
 }
 
 /* The same in plain operators, for libtorch 1.13 on the CPU. */
-static th_status check_by_hand(th_tensor *grad, float inverse_scale, th_tensor *inverse, bool *found)
+static th_status check_by_hand(th_tensors grads, float inverse_scale, th_tensor *found, th_tensor *inverse)
 {
-    if (th_item_int(th_all(th_isfinite(grad))) == 0) *found = true;
-    if (th__pending() == TH_OK && inverse_scale != 1.0f) th_mul_(grad, inverse);
+    for (size_t i = 0; i < grads.size; i++) {
+        TH_SCOPE();
+        bool finite = th_item_int(th_all(th_isfinite(grads.data[i]))) != 0;
+        TH__CHECK_PENDING();
+        if (!finite) th_fill_scalar_(found, th_scalar_double(1.0));
+        if (inverse_scale != 1.0f) th_mul_(grads.data[i], inverse);
+    }
     return th__pending();
 }
 
-/* Divides every gradient of the optimizer by the scale. A flag lives on the device until all are done, then it is read once. */
+/* The optimizer's gradients. The list belongs to the innermost scope; data NULL with an error. */
+static th_tensors collect_gradients(th_optimizer *optimizer)
+{
+    size_t most = 0, n = 0, groups = th_optimizer_n_groups(optimizer);
+    for (size_t group = 0; group < groups; group++) most += th_optimizer_params(optimizer, group).size;
+    th_tensor **grads = th__scope_alloc((most + 1) * sizeof *grads);
+    for (size_t group = 0; grads != NULL && group < groups; group++) {
+        th_tensors params = th_optimizer_params(optimizer, group);
+        for (size_t i = 0; i < params.size; i++) {
+            if (!th_has_grad(params.data[i])) continue;
+            grads[n++] = th_grad(params.data[i]);
+            if (th_dtype_of(grads[n - 1]) == TH_FLOAT16) TH__FAIL(TH_ERR_VALUE, "attempting to unscale FP16 gradients");
+        }
+    }
+    return th__pending() == TH_OK ? (th_tensors){grads, n} : (th_tensors){NULL, 0};
+}
+
+static bool alike(th_tensor *a, th_tensor *b)
+{
+    th_device x = th_device_of(a), y = th_device_of(b);
+    return x.type == y.type && x.index == y.index && th_dtype_of(a) == th_dtype_of(b);
+}
+
+/* Divides every gradient of the optimizer by the scale: one call per device and dtype, whose flag is read once. */
 static th_status unscale_all(th_optimizer *optimizer, float inverse_scale, bool *checked, bool *found)
 {
     TH_SCOPE();
     TH_NO_GRAD();
-    th_tensor *flag = NULL, *inverse = NULL;
-    th_device device = {0};
-    *checked = *found = false;
-    for (size_t group = 0; group < th_optimizer_n_groups(optimizer); group++) {
-        th_tensors params = th_optimizer_params(optimizer, group);
-        for (size_t i = 0; i < params.size; i++) {
-            TH__CHECK_PENDING();
-            if (!th_has_grad(params.data[i])) continue;
-            th_tensor *grad = th_grad(params.data[i]);
-            if (th_dtype_of(grad) == TH_FLOAT16) return TH__FAIL(TH_ERR_VALUE, "attempting to unscale FP16 gradients");
-            th_device here = th_device_of(grad);
-            if (flag == NULL || here.type != device.type || here.index != device.index) {
-                if (flag != NULL && th_item(flag) != 0.0) *found = true;
-                device = here;
-                flag = number_on(device, 0.0f);
-                inverse = number_on(device, inverse_scale);
-            }
-            *checked = true;
-            TH__TRY(operator_works_on(here.type) ? check_by_operator(grad, flag, inverse)
-                                                 : check_by_hand(grad, inverse_scale, inverse, found));
-        }
+    th_tensors all = collect_gradients(optimizer);
+    TH__CHECK_PENDING();
+    th_tensor **rest = (th_tensor **)all.data, **batch = th__scope_alloc((all.size + 1) * sizeof *batch);
+    TH__CHECK_PENDING();
+    *checked = all.size > 0;
+    *found = false;
+    for (size_t left = all.size; left > 0;) {
+        th_tensor *first = rest[0];
+        size_t n = 0, kept = 0;
+        for (size_t i = 0; i < left; i++) *(alike(rest[i], first) ? &batch[n++] : &rest[kept++]) = rest[i];
+        left = kept;
+        th_device device = th_device_of(first);
+        th_tensor *flag = number_on(device, 0.0f), *inverse = number_on(device, inverse_scale);
+        th_tensors grads = {batch, n};
+        TH__TRY(operator_works_on(device.type) ? check_by_operator(grads, flag, inverse)
+                                               : check_by_hand(grads, inverse_scale, flag, inverse));
+        if (th_item(flag) != 0.0) *found = true;
+        TH__CHECK_PENDING();
     }
-    if (flag != NULL && th_item(flag) != 0.0) *found = true;
-    return th__pending();
+    return TH_OK;
 }
 
 static th_status not_scaled(const char *what)

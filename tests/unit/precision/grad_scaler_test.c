@@ -273,6 +273,35 @@ static void half_gradients_are_refused(void **state)
     th_grad_scaler_free(scaler);
 }
 
+/* Gradients of several dtypes: each is divided once, and an overflow in any of them counts. */
+static void mixed_dtypes(void **state)
+{
+    for (int own = 0; own < 2; own++) {
+        clean(state);
+        TH_SCOPE();
+        th__grad_scaler_use_own_check(own == 1);
+        th_grad_scaler *scaler = th_grad_scaler_new(.init_scale = 4.0);
+        static const th_dtype dtypes[] = {TH_FLOAT32, TH_FLOAT64, TH_BFLOAT16, TH_FLOAT64, TH_FLOAT32};
+        th_tensor *w[5];
+        for (int i = 0; i < 5; i++) w[i] = th_requires_grad_(th_keep(th_ones(TH_INTS(3), .dtype = dtypes[i])), true);
+        th_optimizer *sgd = th_optim_sgd(((th_tensors){w, 5}), .lr = 1.0);
+        for (int bad = -1; bad < 5; bad++) {
+            TH_SCOPE();
+            th_grad_scaler_set_scale(scaler, 4.0);
+            th_grad_scaler_scale(scaler, th_tensor_scalar(TH_S(1.0), TH_FLOAT32));
+            for (int i = 0; i < 5; i++)
+                th_set_grad(w[i], th_full(TH_INTS(3), TH_S(i == bad ? (double)NAN : 8.0), .dtype = dtypes[i]));
+            assert_int_equal(th_grad_scaler_unscale_(scaler, sgd), TH_OK);
+            assert_int_equal(th__grad_scaler_found_inf(scaler, sgd), bad >= 0);
+            for (int i = 0; i < 5; i++)
+                if (i != bad) assert_true(th_item(th_max(th_grad(w[i]))) == 2.0 && th_item(th_min(th_grad(w[i]))) == 2.0);
+        }
+        th_optimizer_free(sgd);
+        for (int i = 0; i < 5; i++) th_free(w[i]);
+        th_grad_scaler_free(scaler);
+    }
+}
+
 static void states(void **state)
 {
     (void)state;
@@ -304,13 +333,8 @@ static void states(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(equals_stored_trajectory),
-        TEST(equals_live_trajectory),
-        TEST(arguments),
-        TEST(scaling_a_half_loss),
-        TEST(misuse),
-        TEST(half_gradients_are_refused),
-        TEST(states),
+        TEST(equals_stored_trajectory),   TEST(equals_live_trajectory), TEST(arguments), TEST(scaling_a_half_loss), TEST(misuse),
+        TEST(half_gradients_are_refused), TEST(mixed_dtypes),           TEST(states),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
