@@ -1,4 +1,5 @@
-/* fuzz_torch_file.c: torch.save's containers: zip directory, records, the older stream; then every storage the pickle mentions. */
+/* fuzz_torch_file.c: torch.save's containers: zip directory, records, the older stream; then every storage the pickle mentions.
+ */
 #include "fuzz.h"
 
 #include "checkpoint/format/tensor_layout.h"

@@ -1,4 +1,5 @@
-/* replay.c: runs a fuzz target over the files of its corpus, each also cut short and with bytes changed. For machines without libFuzzer. */
+/* replay.c: runs a fuzz target over the files of its corpus, each also cut short and with bytes changed. For machines without
+ * libFuzzer. */
 #include "fuzz.h"
 
 #include "base/fs.h"

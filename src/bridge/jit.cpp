@@ -35,7 +35,8 @@ static std::vector<at::Tensor> outputs_of(const c10::IValue &value)
     if (value.isTuple()) {
         std::vector<at::Tensor> list;
         for (const c10::IValue &item : value.toTupleRef().elements()) {
-            TORCH_CHECK(item.isTensor(), "the scripted module returned a tuple with a ", item.tagKind(), " in it; tensors are expected");
+            TORCH_CHECK(item.isTensor(), "the scripted module returned a tuple with a ", item.tagKind(),
+                        " in it; tensors are expected");
             list.push_back(item.toTensor());
         }
         return list;
@@ -100,7 +101,9 @@ bool th__script_is_training(th__script *script)
 
 char *th__script_class(th__script *script)
 {
-    BRIDGE_TRY(nullptr, { return copy(script->module.type()->name() ? script->module.type()->name()->name() : std::string("ScriptModule")); });
+    BRIDGE_TRY(nullptr, {
+        return copy(script->module.type()->name() ? script->module.type()->name()->name() : std::string("ScriptModule"));
+    });
 }
 
 int th__script_each(th__script *script, int (*fn)(const char *path, bool is_buffer, th_tensor *tensor, void *user), void *user)

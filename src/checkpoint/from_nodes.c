@@ -129,8 +129,10 @@ static th_value *convert_pairs(th__loader *loader, const th__node *pairs, int de
     th_value *dict = th_value_dict();
     for (size_t i = 0; dict != NULL && i < pairs->count; i++) {
         th__node *key = th__node_arg(pairs->v.items[i], 0), *item = th__node_arg(pairs->v.items[i], 1);
-        if (key == NULL || item == NULL) refuse(loader, "an OrderedDict from a %s", pairs->v.items[i]);
-        else if (set_item(loader, dict, key, convert(loader, item, depth + 1)) == TH_OK) continue;
+        if (key == NULL || item == NULL)
+            refuse(loader, "an OrderedDict from a %s", pairs->v.items[i]);
+        else if (set_item(loader, dict, key, convert(loader, item, depth + 1)) == TH_OK)
+            continue;
         th_value_free(dict);
         return NULL;
     }
@@ -157,7 +159,8 @@ static th_value *convert_call(th__loader *loader, th__node *node, int depth)
 {
     const th__node *items = th__node_as_dict(node), *first = th__node_arg(node, 0);
     if (th__is_tensor_call(node)) return convert_tensor(loader, node);
-    if (items != NULL && items->count == 0 && th__node_is_call(node, "collections.OrderedDict") && first != NULL && first->kind == TH__NODE_LIST)
+    if (items != NULL && items->count == 0 && th__node_is_call(node, "collections.OrderedDict") && first != NULL &&
+        first->kind == TH__NODE_LIST)
         return convert_pairs(loader, first, depth);
     if (items != NULL) return convert_dict(loader, items, depth);
     if (th__node_is_call(node, "torch.Size")) {
@@ -166,7 +169,8 @@ static th_value *convert_call(th__loader *loader, th__node *node, int depth)
     }
     if (th__node_is_call(node, "builtins.set") || th__node_is_call(node, "builtins.frozenset")) {
         if (first == NULL) return th_value_list();
-        if (first->kind == TH__NODE_LIST || first->kind == TH__NODE_TUPLE) return convert_items(loader, first, th_value_list(), depth);
+        if (first->kind == TH__NODE_LIST || first->kind == TH__NODE_TUPLE)
+            return convert_items(loader, first, th_value_list(), depth);
         return refuse(loader, "a set from a %s", first);
     }
     if (th__node_is_call(node, "argparse.Namespace"))
@@ -174,8 +178,11 @@ static th_value *convert_call(th__loader *loader, th__node *node, int depth)
     bool known;
     th_value *value = th__convert_known_call(loader, node, &known);
     if (known) return value;
-    return refuse(loader, "'%s' is not allowed in a checkpoint (nothing in a file is executed; known are tensors, parameters, OrderedDict and "
-                          "plain Python values)", node->v.call.callee);
+    return refuse(
+        loader,
+        "'%s' is not allowed in a checkpoint (nothing in a file is executed; known are tensors, parameters, OrderedDict and "
+        "plain Python values)",
+        node->v.call.callee);
 }
 
 static th_value *convert_inner(th__loader *loader, th__node *node, int depth)

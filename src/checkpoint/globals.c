@@ -1,4 +1,5 @@
-/* checkpoint/globals.c: functions and classes that Python checkpoints commonly mention, turned into plain values without running them. */
+/* checkpoint/globals.c: functions and classes that Python checkpoints commonly mention, turned into plain values without running
+ * them. */
 #include "checkpoint/globals.h"
 
 #include "base/memory.h"
@@ -11,8 +12,10 @@
 
 bool th__is_known_name(const th__node *global)
 {
-    static const char *const names[] = {"torch.strided", "torch.contiguous_format", "torch.channels_last", "torch.preserve_format"};
-    if (global->count > 6 && memcmp(global->v.text, "torch.", 6) == 0 && th__dtype_by_name(global->v.text + 6, global->count - 6) != NULL)
+    static const char *const names[] = {"torch.strided", "torch.contiguous_format", "torch.channels_last",
+                                        "torch.preserve_format"};
+    if (global->count > 6 && memcmp(global->v.text, "torch.", 6) == 0 &&
+        th__dtype_by_name(global->v.text + 6, global->count - 6) != NULL)
         return true;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (th__node_is_global(global, names[i])) return true;
@@ -29,7 +32,8 @@ static th_value *wrong(th__loader *loader, const char *what)
 static unsigned char *latin1(th__loader *loader, const th__node *call, size_t *size)
 {
     const th__node *text = th__node_arg(call, 0), *coding = th__node_arg(call, 1);
-    if (text == NULL || text->kind != TH__NODE_TEXT || !(th__node_is_text(coding, "latin1") || th__node_is_text(coding, "latin-1"))) {
+    if (text == NULL || text->kind != TH__NODE_TEXT ||
+        !(th__node_is_text(coding, "latin1") || th__node_is_text(coding, "latin-1"))) {
         wrong(loader, "a bytes value");
         return NULL;
     }
@@ -67,7 +71,8 @@ static th_value *bytearray_value(th__loader *loader, const th__node *call)
     const th__node *first = th__node_arg(call, 0);
     if (first == NULL) return th_value_bytes("", 0);
     if (first->kind == TH__NODE_BYTES) return th_value_bytes(first->v.text, first->count);
-    return bytes_value(loader, th__node_is_call(first, "_codecs.encode") ? first : call); /* bytearray(text, "latin-1") has the same form */
+    return bytes_value(
+        loader, th__node_is_call(first, "_codecs.encode") ? first : call); /* bytearray(text, "latin-1") has the same form */
 }
 
 static th_value *device_value(th__loader *loader, const th__node *call)
@@ -77,8 +82,10 @@ static th_value *device_value(th__loader *loader, const th__node *call)
     char text[48], name[32];
     if (type == NULL || type->kind != TH__NODE_TEXT || type->count >= sizeof name) return wrong(loader, "a torch.device");
     th__node_show(type, name, sizeof name);
-    if (th__node_as_int(th__node_arg(call, 1), &index)) snprintf(text, sizeof text, "%s:%" PRId64, name, index);
-    else snprintf(text, sizeof text, "%s", name);
+    if (th__node_as_int(th__node_arg(call, 1), &index))
+        snprintf(text, sizeof text, "%s:%" PRId64, name, index);
+    else
+        snprintf(text, sizeof text, "%s", name);
     return th_value_string(text);
 }
 
@@ -86,7 +93,8 @@ static th_value *device_value(th__loader *loader, const th__node *call)
 static th_value *complex_value(th__loader *loader, const th__node *call)
 {
     const th__node *re = th__node_arg(call, 0), *im = th__node_arg(call, 1);
-    if (re == NULL || im == NULL || re->kind != TH__NODE_FLOAT || im->kind != TH__NODE_FLOAT) return wrong(loader, "a complex number");
+    if (re == NULL || im == NULL || re->kind != TH__NODE_FLOAT || im->kind != TH__NODE_FLOAT)
+        return wrong(loader, "a complex number");
     TH_SCOPE();
     th_tensor *tensor = th_tensor_scalar(th_scalar_complex(re->v.d, im->v.d), TH_COMPLEX128);
     return tensor == NULL ? NULL : th_value_tensor(tensor);
@@ -101,7 +109,8 @@ static th_value *path_value(th__loader *loader, const th__node *call)
     for (size_t i = 0; th__node_arg(call, i) != NULL; i++) {
         const th__node *part = th__node_arg(call, i);
         bool slash = used > 0 && text[used - 1] != '/';
-        if (part->kind != TH__NODE_TEXT || part->count + slash >= sizeof text - used || memchr(part->v.text, '\0', part->count) != NULL)
+        if (part->kind != TH__NODE_TEXT || part->count + slash >= sizeof text - used ||
+            memchr(part->v.text, '\0', part->count) != NULL)
             return wrong(loader, "a path");
         if (slash) text[used++] = '/';
         memcpy(text + used, part->v.text, part->count);
@@ -127,7 +136,8 @@ static th_value *numpy_scalar(th__loader *loader, const th__node *call)
     }
     th_value *value = NULL;
     char kind[4] = "";
-    if (th__node_is_call(type, "numpy.dtype") && name != NULL && name->kind == TH__NODE_TEXT && name->count < sizeof kind && bytes != NULL)
+    if (th__node_is_call(type, "numpy.dtype") && name != NULL && name->kind == TH__NODE_TEXT && name->count < sizeof kind &&
+        bytes != NULL)
         memcpy(kind, name->v.text, name->count);
     uint64_t bits = 0;
     for (size_t i = size < 8 ? size : 8; i-- > 0;) bits = bits << 8 | bytes[i];
@@ -154,7 +164,10 @@ static th_value *numpy_scalar(th__loader *loader, const th__node *call)
 
 th_value *th__convert_known_call(th__loader *loader, const th__node *call, bool *known)
 {
-    static const struct { const char *name; th_value *(*convert)(th__loader *loader, const th__node *call); } table[] = {
+    static const struct {
+        const char *name;
+        th_value *(*convert)(th__loader *loader, const th__node *call);
+    } table[] = {
         {"_codecs.encode", bytes_value},
         {"builtins.bytearray", bytearray_value},
         {"builtins.complex", complex_value},

@@ -1,4 +1,5 @@
-/* checkpoint/internal.h: what the rooms above use of the checkpoint room. The file formats themselves are in format/ (no torch). */
+/* checkpoint/internal.h: what the rooms above use of the checkpoint room. The file formats themselves are in format/ (no torch).
+ */
 #ifndef FABRIC_CHECKPOINT_INTERNAL_H
 #define FABRIC_CHECKPOINT_INTERNAL_H
 
@@ -7,8 +8,8 @@
 
 /* ---- one file in PyTorch's format. A path is replaced atomically: the old file is there until the new one is complete. */
 
-/* torch.save(state, path). `state` is any tree without TH_VALUE_OBJECT. Parent folders are created. A path that ends in ".safetensors"
- * gets that format, which holds a flat dict of tensors only. */
+/* torch.save(state, path). `state` is any tree without TH_VALUE_OBJECT. Parent folders are created. A path that ends in
+ * ".safetensors" gets that format, which holds a flat dict of tensors only. */
 th_status th__checkpoint_write(const char *path, th_value *state);
 /* torch.load(path, map_location="cpu", weights_only=True). [owned] */
 th_value *th__checkpoint_read(const char *path);
@@ -23,11 +24,12 @@ typedef struct th__state_filter {
     void *user;
 } th__state_filter;
 
-/* Every TH_VALUE_OBJECT, at any depth, becomes what its state_dict returns; filters are applied to the top level of their key's dict.
- * `state` is unchanged; tensors are shared. Unknown key: TH_ERR_VALUE; keep NULL: TH_ERR_TYPE. [owned] */
+/* Every TH_VALUE_OBJECT, at any depth, becomes what its state_dict returns; filters are applied to the top level of their key's
+ * dict. `state` is unchanged; tensors are shared. Unknown key: TH_ERR_VALUE; keep NULL: TH_ERR_TYPE. [owned] */
 th_value *th__state_to_plain(th_value *state, const th__state_filter *filters, size_t n_filters);
-/* Restores `state` (a dict) from `checkpoint` (a dict): live objects in place, plain values replaced in `state`. What was used is removed
- * from `checkpoint`, so what is left there was not requested. Strict: a requested key that is missing is TH_ERR_KEY naming the first. */
+/* Restores `state` (a dict) from `checkpoint` (a dict): live objects in place, plain values replaced in `state`. What was used is
+ * removed from `checkpoint`, so what is left there was not requested. Strict: a requested key that is missing is TH_ERR_KEY
+ * naming the first. */
 th_status th__state_from_plain(th_value *state, th_value *checkpoint, bool strict);
 /* load_raw: `checkpoint` is the bare state of one object. */
 th_status th__state_load_raw(th_value *object, th_value *checkpoint, bool strict);

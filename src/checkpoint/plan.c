@@ -1,8 +1,10 @@
-/* checkpoint/plan.c: collects the storages of a state (each once, however many tensors share it) and pickles the state around them. */
+/* checkpoint/plan.c: collects the storages of a state (each once, however many tensors share it) and pickles the state around
+ * them. */
 #include "checkpoint/plan.h"
 
 #include "base/fs.h"
 #include "base/memory.h"
+#include "checkpoint/from_nodes.h"
 #include <cfabric/autograd.h>
 #include <cfabric/scope.h>
 
@@ -32,8 +34,8 @@ static th_status grow_table(th__plan *plan)
     return TH_OK;
 }
 
-/* The storage of a tensor; made when it is new. Tensors that view one memory as two dtypes get a storage each, as the format knows no
- * other way. NULL with an error. */
+/* The storage of a tensor; made when it is new. Tensors that view one memory as two dtypes get a storage each, as the format
+ * knows no other way. NULL with an error. */
 static th__plan_storage *storage_of(th__plan *plan, th_tensor *tensor)
 {
     const void *id = th_storage_id(tensor);
@@ -115,8 +117,8 @@ static th_status fetch_storages(th__plan *plan)
         TH_SCOPE();
         const int64_t numel = (int64_t)s->numel, one = 1;
         if (th_device_of(tensor).type != TH_DEVICE_CPU) {
-            th_tensor *flat = th_call("aten::as_strided", TH_A(tensor), TH_A_INTS(((th_ints){&numel, 1})), TH_A_INTS(((th_ints){&one, 1})),
-                                      TH_A_INT(0));
+            th_tensor *flat = th_call("aten::as_strided", TH_A(tensor), TH_A_INTS(((th_ints){&numel, 1})),
+                                      TH_A_INTS(((th_ints){&one, 1})), TH_A_INT(0));
             if (flat != NULL) flat = th_call("aten::cpu", TH_A(flat));
             s->keep = flat != NULL ? th_retain(flat) : NULL;
             s->data = s->keep != NULL ? th_data_ptr(s->keep) : NULL;
@@ -141,9 +143,15 @@ static th_status pickle_tensor(th__plan *plan, size_t *next)
     if (where.type != TH_DEVICE_CPU) th_device_format(where, device, sizeof device);
     th_ints sizes = th_sizes(tensor), strides = th_strides(tensor);
     bool empty = th_numel(tensor) == 0;
-    th__pickle_tensor_spec spec = {.dtype = th__dtype_info_of(s->dtype), .key = key, .device = device, .storage_numel = s->numel,
-                                   .offset = empty ? 0 : th_storage_offset(tensor), .sizes = sizes.data, .strides = strides.data,
-                                   .dim = sizes.size, .requires_grad = th_requires_grad(tensor)};
+    th__pickle_tensor_spec spec = {.dtype = th__dtype_info_of(s->dtype),
+                                   .key = key,
+                                   .device = device,
+                                   .storage_numel = s->numel,
+                                   .offset = empty ? 0 : th_storage_offset(tensor),
+                                   .sizes = sizes.data,
+                                   .strides = strides.data,
+                                   .dim = sizes.size,
+                                   .requires_grad = th_requires_grad(tensor)};
     return th__pickle_tensor(&plan->pickler, &spec);
 }
 
@@ -175,9 +183,7 @@ static th_status pickle_value(th__plan *plan, const th_value *value, size_t *nex
     case TH_VALUE_INT: return th__pickle_int(p, th_value_as_int(value, 0));
     case TH_VALUE_DOUBLE: return th__pickle_double(p, th_value_as_double(value, 0.0));
     case TH_VALUE_STRING: return th__pickle_text(p, th_value_as_string(value, ""));
-    case TH_VALUE_BYTES:
-        bytes = th_value_as_bytes(value, &size);
-        return th__pickle_bytes(p, bytes, size);
+    case TH_VALUE_BYTES: bytes = th_value_as_bytes(value, &size); return th__pickle_bytes(p, bytes, size);
     case TH_VALUE_TENSOR: return pickle_tensor(plan, next);
     case TH_VALUE_LIST: return pickle_items(plan, value, '[', next);
     case TH_VALUE_TUPLE: return pickle_items(plan, value, '(', next);
@@ -186,7 +192,8 @@ static th_status pickle_value(th__plan *plan, const th_value *value, size_t *nex
     }
     void *object;
     const th_stateful *ops = th_value_as_object(value, &object);
-    return th__fail(TH_ERR_TYPE, "th_save", "a live object (%s) is in the state; its state_dict is expected", ops != NULL ? ops->type : "?");
+    return th__fail(TH_ERR_TYPE, "th_save", "a live object (%s) is in the state; its state_dict is expected",
+                    ops != NULL ? ops->type : "?");
 }
 
 th_status th__plan_make(th__plan *plan, const th_value *state)
@@ -219,7 +226,7 @@ th_status th__plan_snapshot(th__plan *plan)
     for (size_t i = 0; i < plan->n_storages; i++) {
         th__plan_storage *s = &plan->storages[i];
         if (s->nbytes == 0 || s->keep != NULL) continue; /* what came from another device is a copy already */
-        s->copy = th__malloc((size_t)s->nbytes);
+        s->copy = th__storage_memory(s->nbytes);
         if (s->copy == NULL) return th__pending();
         memcpy(s->copy, s->data, (size_t)s->nbytes);
         s->data = s->copy;

@@ -1,4 +1,5 @@
-/* checkpoint/rebuild.c: tensors from torch._utils._rebuild_* calls. Every size, stride and offset is checked against the storage. */
+/* checkpoint/rebuild.c: tensors from torch._utils._rebuild_* calls. Every size, stride and offset is checked against the storage.
+ */
 #include "checkpoint/format/tensor_layout.h"
 #include "checkpoint/from_nodes.h"
 #include <cfabric/autograd.h>
@@ -48,8 +49,8 @@ static th_tensor *plain_tensor(th__loader *loader, const th__node *call)
         base = base == NULL ? NULL : th_call("aten::view.dtype", TH_A(base), TH_A_DTYPE(dtype->dtype));
         if (base == NULL) return NULL;
     }
-    th_tensor *view = th_call("aten::as_strided", TH_A(base), TH_A_INTS(((th_ints){l.sizes, l.dim})), TH_A_INTS(((th_ints){l.strides, l.dim})),
-                              TH_A_INT(l.numel == 0 ? 0 : l.offset));
+    th_tensor *view = th_call("aten::as_strided", TH_A(base), TH_A_INTS(((th_ints){l.sizes, l.dim})),
+                              TH_A_INTS(((th_ints){l.strides, l.dim})), TH_A_INT(l.numel == 0 ? 0 : l.offset));
     view = apply_metadata(call, view);
     th_tensor *own = view == NULL ? NULL : th_data(view); /* no view relation: it can become a parameter */
     if (own == NULL) return NULL;
@@ -62,8 +63,12 @@ static th_tensor *plain_tensor(th__loader *loader, const th__node *call)
 bool th__is_tensor_call(const th__node *node)
 {
     static const char *const names[] = {
-        "torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_tensor_v3", "torch._utils._rebuild_tensor",
-        "torch._utils._rebuild_parameter", "torch._utils._rebuild_parameter_with_state", "torch._tensor._rebuild_from_type_v2",
+        "torch._utils._rebuild_tensor_v2",
+        "torch._utils._rebuild_tensor_v3",
+        "torch._utils._rebuild_tensor",
+        "torch._utils._rebuild_parameter",
+        "torch._utils._rebuild_parameter_with_state",
+        "torch._tensor._rebuild_from_type_v2",
         "torch.nn.parameter.Parameter",
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -79,12 +84,14 @@ th_tensor *th__rebuild_tensor(th__loader *loader, th__node *call)
         th__node function = {.kind = TH__NODE_CALL};
         function.v.call.callee = th__node_arg(call, 0);
         function.v.call.args = th__node_arg(call, 2);
-        bool plain = th__node_is_global(class_of, "torch.nn.parameter.Parameter") || th__node_is_global(class_of, "torch.Tensor") ||
-                     th__node_is_global(class_of, "torch._tensor.Tensor") || th__node_is_global(class_of, "torch.nn.parameter.Buffer");
+        bool plain = th__node_is_global(class_of, "torch.nn.parameter.Parameter") ||
+                     th__node_is_global(class_of, "torch.Tensor") || th__node_is_global(class_of, "torch._tensor.Tensor") ||
+                     th__node_is_global(class_of, "torch.nn.parameter.Buffer");
         if (plain && th__is_tensor_call(&function) && !th__node_is_call(&function, "torch._tensor._rebuild_from_type_v2"))
             return th__rebuild_tensor(loader, &function);
         char text[80];
-        th__fail(TH_ERR_DATA, "th_load", "'%s': tensor class '%s' is not supported", th__loader_path(loader), th__node_show(class_of, text, sizeof text));
+        th__fail(TH_ERR_DATA, "th_load", "'%s': tensor class '%s' is not supported", th__loader_path(loader),
+                 th__node_show(class_of, text, sizeof text));
         return NULL;
     }
     th__node *data = th__node_arg(call, 0); /* a parameter: (data, requires_grad, hooks) */

@@ -79,7 +79,8 @@ static const th__st_tensor *entry_of(th_safetensors *file, const char *name)
     if (t == NULL) {
         th__fail(TH_ERR_KEY, "safetensors", "'%s' has no tensor '%s'", file->source.path, name != NULL ? name : "(NULL)");
     } else if (t->dtype == NULL) {
-        th__fail(TH_ERR_DATA, "safetensors", "'%s': tensor '%.80s' has dtype '%.40s', which is not supported", file->source.path, name, t->dtype_name);
+        th__fail(TH_ERR_DATA, "safetensors", "'%s': tensor '%.80s' has dtype '%.40s', which is not supported", file->source.path,
+                 name, t->dtype_name);
         t = NULL;
     }
     return t;
@@ -134,8 +135,8 @@ th_tensor *th_safetensors_get(th_safetensors *file, const char *name)
     mapping *map = map_file(file);
     if (map == NULL) return NULL;
     atomic_fetch_add(&map->refs, 1);
-    th_tensor *tensor = th_from_blob((char *)map->start + at, .sizes = {t->shape, t->dim}, .dtype = t->dtype->dtype, .deleter = release_mapping,
-                                     .user = map);
+    th_tensor *tensor = th_from_blob((char *)map->start + at, .sizes = {t->shape, t->dim}, .dtype = t->dtype->dtype,
+                                     .deleter = release_mapping, .user = map);
     if (tensor == NULL) release_mapping(NULL, map);
     return tensor;
 }
@@ -145,8 +146,8 @@ th_value *th_safetensors_metadata(th_safetensors *file)
     TH__CHECK_PENDING_NULL();
     th_value *dict = CHECK(file) ? th_value_dict() : NULL;
     const cJSON *item;
-    cJSON_ArrayForEach(item, file->header.metadata)
-        if (dict != NULL) th_value_set(dict, item->string, th_value_string(item->valuestring));
+    cJSON_ArrayForEach(item, file->header.metadata) if (dict != NULL)
+        th_value_set(dict, item->string, th_value_string(item->valuestring));
     return dict;
 }
 
@@ -182,12 +183,15 @@ static th_status add_entry(writing *w, const char *name, th_tensor *tensor)
 {
     TH_SCOPE();
     if (name == NULL || tensor == NULL)
-        return th__fail(TH_ERR_TYPE, "safetensors", "entry '%s' is no tensor under a text key; safetensors files hold tensors only",
+        return th__fail(TH_ERR_TYPE, "safetensors",
+                        "entry '%s' is no tensor under a text key; safetensors files hold tensors only",
                         name != NULL ? name : "(a number)");
-    if (strcmp(name, "__metadata__") == 0) return th__fail(TH_ERR_VALUE, "safetensors", "a tensor cannot be called '__metadata__'");
+    if (strcmp(name, "__metadata__") == 0)
+        return th__fail(TH_ERR_VALUE, "safetensors", "a tensor cannot be called '__metadata__'");
     const th__dtype_info *dtype = th__dtype_info_of(th_dtype_of(tensor));
     if (dtype == NULL || dtype->safetensors == NULL)
-        return th__fail(TH_ERR_TYPE, "safetensors", "tensor '%s' has dtype %s, which the format does not know", name, th_dtype_name(th_dtype_of(tensor)));
+        return th__fail(TH_ERR_TYPE, "safetensors", "tensor '%s' has dtype %s, which the format does not know", name,
+                        th_dtype_name(th_dtype_of(tensor)));
     th_tensor *plain = tensor;
     if (th_dtype_is_complex(dtype->dtype)) plain = th_call("aten::resolve_conj", TH_A(plain));
     if (plain != NULL && dtype->dtype != TH_BOOL) plain = th_call("aten::resolve_neg", TH_A(plain));
@@ -214,8 +218,10 @@ static th_status copy_metadata(writing *w, th_value *metadata)
     w->metadata = cJSON_CreateObject();
     for (size_t i = 0; i < th_value_size(metadata); i++) {
         const char *key = th_value_key_at(metadata, i, NULL), *text = th_value_as_string(th_value_at(metadata, i), NULL);
-        if (key == NULL || text == NULL) return th__fail(TH_ERR_TYPE, "safetensors", "metadata entry '%s' is no text", key != NULL ? key : "(a number)");
-        if (cJSON_AddStringToObject(w->metadata, key, text) == NULL) return th__fail(TH_ERR_MEMORY, "safetensors", "no memory for the metadata");
+        if (key == NULL || text == NULL)
+            return th__fail(TH_ERR_TYPE, "safetensors", "metadata entry '%s' is no text", key != NULL ? key : "(a number)");
+        if (cJSON_AddStringToObject(w->metadata, key, text) == NULL)
+            return th__fail(TH_ERR_MEMORY, "safetensors", "no memory for the metadata");
     }
     return TH_OK;
 }
@@ -229,7 +235,8 @@ static th_status write_file(writing *w, const char *path)
     th_status status = th__sink_write(&sink, w->header.data, w->header.size);
     for (size_t i = 0; i < w->count && status == TH_OK; i++) {
         th_tensor *tensor = th_value_as_tensor(th_value_get(w->dict, w->entries[i].name));
-        if (w->entries[i].end > w->entries[i].begin) status = th__sink_write(&sink, th_data_ptr(tensor), (size_t)(w->entries[i].end - w->entries[i].begin));
+        if (w->entries[i].end > w->entries[i].begin)
+            status = th__sink_write(&sink, th_data_ptr(tensor), (size_t)(w->entries[i].end - w->entries[i].begin));
     }
     if (status == TH_OK) status = th__sink_flush(&sink);
     th__sink_free(&sink);
@@ -243,9 +250,12 @@ th_status th_safetensors_save(th_value *tensors, const char *path, th_value *met
     TH__CHECK_PENDING();
     if (path == NULL || path[0] == '\0') return th__fail(TH_ERR_VALUE, "safetensors", "the path is missing");
     if (th_value_kind_of(tensors) != TH_VALUE_DICT)
-        return th__fail(TH_ERR_TYPE, "safetensors", "a %s is given, expected a dict of tensors", th_value_kind_name(th_value_kind_of(tensors)));
+        return th__fail(TH_ERR_TYPE, "safetensors", "a %s is given, expected a dict of tensors",
+                        th_value_kind_name(th_value_kind_of(tensors)));
     size_t n = th_value_size(tensors);
-    writing w = {.entries = th__calloc(n + 1, sizeof *w.entries), .tensors = th__calloc(n + 1, sizeof *w.tensors), .dict = th_value_dict()};
+    writing w = {.entries = th__calloc(n + 1, sizeof *w.entries),
+                 .tensors = th__calloc(n + 1, sizeof *w.tensors),
+                 .dict = th_value_dict()};
     th_status status = th__pending();
     for (size_t i = 0; i < n && status == TH_OK; i++) {
         const char *name = th_value_key_at(tensors, i, NULL);

@@ -1,5 +1,5 @@
-/* checkpoint/script.c: TorchScript files as modules: the scripted code runs in libtorch, its tensors hang in an ordinary module tree, so
- * optimizers, state dicts and fabric_setup see them like any other's. */
+/* checkpoint/script.c: TorchScript files as modules: the scripted code runs in libtorch, its tensors hang in an ordinary module
+ * tree, so optimizers, state dicts and fabric_setup see them like any other's. */
 #include "base/fs.h"
 #include "bridge/jit.h"
 #include "nn/module_impl.h"
@@ -22,7 +22,8 @@ static th_tensors run(th_module *self, th_tensors inputs)
 static th_tensors run_part(th_module *self, th_tensors inputs)
 {
     (void)inputs;
-    TH__FAIL(TH_ERR_NOT_IMPLEMENTED, "'%s' is a part of a TorchScript module; only the whole module can be called", th_module_class(self));
+    TH__FAIL(TH_ERR_NOT_IMPLEMENTED, "'%s' is a part of a TorchScript module; only the whole module can be called",
+             th_module_class(self));
     return (th_tensors){NULL, 0};
 }
 
@@ -42,7 +43,8 @@ static th_module *child_of(th_module *parent, const char *name, size_t length)
 static int add_tensor(const char *path, bool is_buffer, th_tensor *tensor, void *user)
 {
     th_module *module = user;
-    for (const char *dot; module != NULL && (dot = strchr(path, '.')) != NULL; path = dot + 1) module = child_of(module, path, (size_t)(dot - path));
+    for (const char *dot; module != NULL && (dot = strchr(path, '.')) != NULL; path = dot + 1)
+        module = child_of(module, path, (size_t)(dot - path));
     if (module == NULL) return -1;
     bool grad = th_requires_grad(tensor);
     th_tensor *mine = is_buffer ? th_register_buffer(module, path, tensor, true) : th_register_parameter(module, path, tensor);
@@ -83,7 +85,8 @@ th_status th_nn_script_save(th_module *module, const char *path)
     TH__CHECK_PENDING();
     if (!th__module_check(module, __func__)) return th__pending();
     if (module->args.forward_n != run)
-        return TH__FAIL(TH_ERR_TYPE, "'%s' was not loaded by th_nn_script_load, so there is no TorchScript to save", module->name);
+        return TH__FAIL(TH_ERR_TYPE, "'%s' was not loaded by th_nn_script_load, so there is no TorchScript to save",
+                        module->name);
     th__script *script = module->args.data;
     if (path == NULL || path[0] == '\0') return TH__FAIL(TH_ERR_VALUE, "the path is missing");
     th__script_train(script, th_is_training(module));

@@ -22,7 +22,8 @@ th__shards *th__shards_open(const char *folder)
 {
     TH__CHECK_PENDING_NULL();
     if (th__checkpoint_kind_of(folder) != TH__CHECKPOINT_SHARDED) {
-        th__fail(TH_ERR_VALUE, "fabric_load", "the path '%s' does not point to a valid checkpoint: a folder with " TH__DCP_EXTRA " in it is expected", folder);
+        th__fail(TH_ERR_VALUE, "fabric_load",
+                 "the path '%s' does not point to a valid checkpoint: a folder with " TH__DCP_EXTRA " in it is expected", folder);
         return NULL;
     }
     th__shards *shards = th__calloc(1, sizeof *shards);
@@ -31,7 +32,8 @@ th__shards *th__shards_open(const char *folder)
     shards->files.folder = shards->folder;
     char *path = shards->folder == NULL ? NULL : th__path_join(folder, TH__DCP_INDEX);
     if (path != NULL && !th__is_file(path))
-        th__fail(TH_ERR_DATA, "fabric_load", "the checkpoint '%s' is incomplete: it has no " TH__DCP_INDEX " (was its save interrupted?)", folder);
+        th__fail(TH_ERR_DATA, "fabric_load",
+                 "the checkpoint '%s' is incomplete: it has no " TH__DCP_INDEX " (was its save interrupted?)", folder);
     free(path);
     if (th__pending() == TH_OK && th__dcp_read_index(&shards->index, folder) == TH_OK) return shards;
     th__shards_close(shards);
@@ -49,7 +51,10 @@ void th__shards_close(th__shards *shards)
 
 size_t th__shards_count(const th__shards *shards) { return shards->index.count; }
 
-const char *th__shards_name(const th__shards *shards, size_t i) { return i < shards->index.count ? shards->index.items[i].fqn : NULL; }
+const char *th__shards_name(const th__shards *shards, size_t i)
+{
+    return i < shards->index.count ? shards->index.items[i].fqn : NULL;
+}
 
 th_value *th__shards_path(const th__shards *shards, size_t i)
 {
@@ -74,7 +79,8 @@ static th_status check_box(const th__dcp_item *item, th_ints offsets, th_ints si
 {
     bool inside = offsets.size == item->dim && sizes.size == item->dim;
     for (size_t d = 0; d < item->dim && inside; d++)
-        inside = offsets.data[d] >= 0 && sizes.data[d] >= 0 && offsets.data[d] <= item->sizes[d] && item->sizes[d] - offsets.data[d] >= sizes.data[d];
+        inside = offsets.data[d] >= 0 && sizes.data[d] >= 0 && offsets.data[d] <= item->sizes[d] &&
+                 item->sizes[d] - offsets.data[d] >= sizes.data[d];
     return inside ? TH_OK : th__fail(TH_ERR_VALUE, "sharded", "a piece outside of '%s'", item->fqn);
 }
 
@@ -110,7 +116,8 @@ th_value *th__shards_value(th__shards *shards, const char *name)
     }
     const th__source *source = th__dcp_file(&shards->files, item->chunks[0].file);
     th__torch_file file;
-    if (source == NULL || th__torch_file_open(&file, source, item->chunks[0].offset, item->chunks[0].length) != TH_OK) return NULL;
+    if (source == NULL || th__torch_file_open(&file, source, item->chunks[0].offset, item->chunks[0].length) != TH_OK)
+        return NULL;
     th__loader *loader = th__loader_new(&file);
     th_value *value = loader == NULL ? NULL : th__loader_value(loader, file.root);
     th__loader_free(loader);

@@ -43,7 +43,8 @@ static int number_of(const char *name)
 
 static bool is_ours(const char *name)
 {
-    return number_of(name) >= 0 || strcmp(name, TH__DCP_INDEX) == 0 || strcmp(name, TH__DCP_EXTRA) == 0 || th__is_temporary_name(name);
+    return number_of(name) >= 0 || strcmp(name, TH__DCP_INDEX) == 0 || strcmp(name, TH__DCP_EXTRA) == 0 ||
+           th__is_temporary_name(name);
 }
 
 /* Removes our files; the folder too when nothing else is in it, so a user's file in it survives. */
@@ -54,8 +55,11 @@ static th_status remove_sharded(const char *folder)
     TH__TRY(th__list_dir(folder, &names));
     for (size_t i = 0; i < names.count; i++) foreign |= !is_ours(names.items[i]);
     th_status status = TH_OK;
-    if (foreign) status = th__fail(TH_ERR_IO, "fabric_save", "'%s' is a sharded checkpoint with other files in it; it is not replaced by a file", folder);
-    else status = th__remove_tree(folder);
+    if (foreign)
+        status = th__fail(TH_ERR_IO, "fabric_save",
+                          "'%s' is a sharded checkpoint with other files in it; it is not replaced by a file", folder);
+    else
+        status = th__remove_tree(folder);
     th__strings_free(&names);
     return status;
 }
@@ -224,12 +228,16 @@ static th_status add_part(th__dcp_index *index, th_value *item)
     if (fresh == NULL) return th__pending();
     for (size_t i = 0; i + 1 < index->count && entry == NULL; i++)
         if (strcmp(index->items[i].fqn, fresh->fqn) == 0) entry = &index->items[i];
-    if (entry == NULL) entry = fresh;
-    else index->count--; /* another rank's piece of the same tensor */
+    if (entry == NULL)
+        entry = fresh;
+    else
+        index->count--; /* another rank's piece of the same tensor */
     bool empty = false;
     for (size_t i = 0; i < dim; i++) empty |= piece[i] == 0 && sizes[i] != 0;
     if (empty) return TH_OK;
-    th__dcp_chunk chunk = {.offsets = offsets, .sizes = piece, .file = th_value_as_string(th_value_get(item, "file"), ""),
+    th__dcp_chunk chunk = {.offsets = offsets,
+                           .sizes = piece,
+                           .file = th_value_as_string(th_value_get(item, "file"), ""),
                            .offset = (uint64_t)th_value_as_int(th_value_get(item, "offset"), 0),
                            .length = (uint64_t)th_value_as_int(th_value_get(item, "length"), 0)};
     return th__dcp_add_chunk(index, entry, &chunk);
@@ -243,7 +251,8 @@ static void remove_unused(const char *folder, const th__dcp_index *index)
     for (size_t i = 0; i < names.count; i++) {
         bool used = number_of(names.items[i]) < 0;
         for (size_t k = 0; k < index->count && !used; k++)
-            for (size_t c = 0; c < index->items[k].n_chunks && !used; c++) used = strcmp(index->items[k].chunks[c].file, names.items[i]) == 0;
+            for (size_t c = 0; c < index->items[k].n_chunks && !used; c++)
+                used = strcmp(index->items[k].chunks[c].file, names.items[i]) == 0;
         char *path = used ? NULL : th__path_join(folder, names.items[i]);
         if (path != NULL) unlink(path);
         free(path);

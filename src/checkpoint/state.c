@@ -31,7 +31,9 @@ static th_value *plain_items(th_value *value, int depth)
         th_value *item = to_plain(th_value_at(value, i), depth + 1);
         int64_t number = 0;
         const char *key = dict ? th_value_key_at(value, i, &number) : NULL;
-        th_status status = !dict ? th_value_append(out, item) : key != NULL ? th_value_set(out, key, item) : th_value_set_int(out, number, item);
+        th_status status = !dict         ? th_value_append(out, item)
+                           : key != NULL ? th_value_set(out, key, item)
+                                         : th_value_set_int(out, number, item);
         if (status == TH_OK) continue;
         th_value_free(out);
         return NULL;
@@ -90,7 +92,8 @@ static th_value *filtered(const th_value *dict, const th__state_filter *filter)
         bool keep = filter->keep(key != NULL ? key : text, item, filter->user);
         th_status status = th__pending();
         if (status == TH_OK && keep)
-            status = key != NULL ? th_value_set(out, key, th_value_retain(item)) : th_value_set_int(out, number, th_value_retain(item));
+            status = key != NULL ? th_value_set(out, key, th_value_retain(item))
+                                 : th_value_set_int(out, number, th_value_retain(item));
         if (status == TH_OK) continue;
         th_value_free(out);
         return NULL;
@@ -158,7 +161,8 @@ static th_status missing(const char *key, int64_t number)
     char text[24];
     if (key == NULL) snprintf(text, sizeof text, "%lld", (long long)number);
     return th__fail(TH_ERR_KEY, "fabric_load",
-                    "the requested state contains a key '%s' that does not exist in the loaded checkpoint; to disable strict loading, set .strict = false",
+                    "the requested state contains a key '%s' that does not exist in the loaded checkpoint; to disable strict "
+                    "loading, set .strict = false",
                     key != NULL ? key : text);
 }
 
@@ -178,7 +182,8 @@ static th_status restore(th_value *item, th_value *saved, bool strict, const cha
         return restore_dict(item, saved, strict, depth + 1);
     }
     if (th_value_size(item) != th_value_size(saved))
-        return th__fail(TH_ERR_VALUE, "fabric_load", "'%s' has %zu items in the checkpoint, expected %zu", name, th_value_size(saved), th_value_size(item));
+        return th__fail(TH_ERR_VALUE, "fabric_load", "'%s' has %zu items in the checkpoint, expected %zu", name,
+                        th_value_size(saved), th_value_size(item));
     for (size_t i = 0; i < th_value_size(item); i++) {
         bool ignored;
         TH__TRY(restore(th_value_at(item, i), th_value_at(saved, i), strict, name, depth + 1, &ignored));
@@ -197,7 +202,8 @@ static th_status restore_entry(th_value *state, size_t i, th_value *saved, bool 
     bool replace;
     TH__TRY(restore(th_value_at(state, i), value, strict, key != NULL ? key : text, depth, &replace));
     if (!replace) return TH_OK;
-    return key != NULL ? th_value_set(state, key, th_value_retain(value)) : th_value_set_int(state, number, th_value_retain(value));
+    return key != NULL ? th_value_set(state, key, th_value_retain(value))
+                       : th_value_set_int(state, number, th_value_retain(value));
 }
 
 static th_status restore_dict(th_value *state, th_value *saved, bool strict, int depth)

@@ -15,7 +15,7 @@ static void free_memory(void *data, void *user)
 }
 
 /* Large storages are asked for in huge pages: filling fresh memory page by page costs more than reading the file. */
-static void *allocate(uint64_t nbytes)
+void *th__storage_memory(uint64_t nbytes)
 {
     void *data = NULL;
     size_t alignment = nbytes >= 2 * HUGE_PAGE ? HUGE_PAGE : ALIGNMENT;
@@ -32,7 +32,7 @@ th_tensor *th__storage_tensor(uint64_t numel, const th__dtype_info *dtype, void 
     TH__CHECK_PENDING_NULL();
     TH_SCOPE();
     const int64_t size = (int64_t)numel;
-    *data = allocate(numel * dtype->size);
+    *data = th__storage_memory(numel * dtype->size);
     if (*data == NULL) return NULL;
     th_tensor *tensor = th_from_blob(*data, .sizes = {&size, 1}, .dtype = dtype->dtype, .deleter = free_memory);
     if (tensor == NULL) {

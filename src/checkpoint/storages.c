@@ -23,7 +23,8 @@ static size_t hash_text(const char *text, size_t n)
 static th__loaded *slot_of(th__loaded *slots, size_t size, const char *key, size_t length)
 {
     size_t at = hash_text(key, length) & (size - 1);
-    while (slots[at].tensor != NULL && (slots[at].key_length != length || memcmp(slots[at].key, key, length) != 0)) at = (at + 1) & (size - 1);
+    while (slots[at].tensor != NULL && (slots[at].key_length != length || memcmp(slots[at].key, key, length) != 0))
+        at = (at + 1) & (size - 1);
     return &slots[at];
 }
 
@@ -33,7 +34,8 @@ static th_status grow(th__storage_table *table)
     th__loaded *slots = th__calloc(size, sizeof *slots);
     if (slots == NULL) return th__pending();
     for (size_t i = 0; i < table->size; i++)
-        if (table->slots[i].tensor != NULL) *slot_of(slots, size, table->slots[i].key, table->slots[i].key_length) = table->slots[i];
+        if (table->slots[i].tensor != NULL)
+            *slot_of(slots, size, table->slots[i].key, table->slots[i].key_length) = table->slots[i];
     free(table->slots);
     table->slots = slots;
     table->size = size;

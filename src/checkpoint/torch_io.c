@@ -46,8 +46,10 @@ th_value *th__checkpoint_read(const char *path)
     TH__CHECK_PENDING_NULL();
     th__source source;
     if (th__is_dir(path)) {
-        th__fail(TH_ERR_VALUE, "th_load", "'%s' is a folder: sharded checkpoints are loaded by sharded strategies, or made one file by 'fabric consolidate'",
-                 path);
+        th__fail(
+            TH_ERR_VALUE, "th_load",
+            "'%s' is a folder: sharded checkpoints are loaded by sharded strategies, or made one file by 'fabric consolidate'",
+            path);
         return NULL;
     }
     if (th__source_open(&source, path) != TH_OK) return NULL;
@@ -61,7 +63,8 @@ th_value *th__checkpoint_read(const char *path)
 th_status th_save(th_value *value, const char *path)
 {
     TH__CHECK_PENDING();
-    if (value == NULL || path == NULL || path[0] == '\0') return TH__FAIL(TH_ERR_VALUE, "%s is missing", value == NULL ? "the value" : "the path");
+    if (value == NULL || path == NULL || path[0] == '\0')
+        return TH__FAIL(TH_ERR_VALUE, "%s is missing", value == NULL ? "the value" : "the path");
     return th__checkpoint_write(path, value);
 }
 

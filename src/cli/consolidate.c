@@ -31,14 +31,18 @@ static char *default_output(const char *folder)
 static int consolidate(const char *folder, const char *output)
 {
     if (!th__path_exists(folder)) return failed("The provided checkpoint folder does not exist", folder);
-    if (!th__is_dir(folder)) return failed("The provided checkpoint path must be a folder, containing the checkpoint shards", folder);
+    if (!th__is_dir(folder))
+        return failed("The provided checkpoint path must be a folder, containing the checkpoint shards", folder);
     char *extra = th__path_join(folder, "meta.pt");
     bool ours = extra != NULL && th__is_file(extra);
     free(extra);
     if (!ours)
-        return failed("Only FSDP-sharded checkpoints saved with Lightning are supported for consolidation. The provided folder is not in that format", folder);
+        return failed("Only FSDP-sharded checkpoints saved with Lightning are supported for consolidation. The provided folder "
+                      "is not in that format",
+                      folder);
     if (th__path_exists(output))
-        return failed("The path for the converted checkpoint already exists. Choose a different path by providing `--output_file` or move/delete the file first",
+        return failed("The path for the converted checkpoint already exists. Choose a different path by providing "
+                      "`--output_file` or move/delete the file first",
                       output);
     return th__consolidate(folder, output) == TH_OK ? CLI_OK : CLI_FAILED;
 }
@@ -47,8 +51,11 @@ int cli_consolidate(int argc, char **argv)
 {
     const char *given = NULL;
     const cli_option options[] = {
-        {"--output-file", "PATH", "Path to the file where the converted checkpoint should be saved. The file should not already exist. If no path is provided, "
-         "the file will be saved next to the input checkpoint folder with the same name and a '.consolidated' suffix.", NULL, NULL, &given},
+        {"--output-file", "PATH",
+         "Path to the file where the converted checkpoint should be saved. The file should not already exist. If no path is "
+         "provided, "
+         "the file will be saved next to the input checkpoint folder with the same name and a '.consolidated' suffix.",
+         NULL, NULL, &given},
         {0},
     };
     th__strings rest = {0};

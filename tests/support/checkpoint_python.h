@@ -6,8 +6,8 @@
 
 #include <sys/wait.h>
 
-/* A Python with torch: of this build's libtorch version (major.minor), or any when the files in question do not depend on it. NULL if there
- * is none. */
+/* A Python with torch: of this build's libtorch version (major.minor), or any when the files in question do not depend on it.
+ * NULL if there is none. */
 static inline const char *find_python(bool any_version)
 {
     static char found[512];
@@ -18,7 +18,8 @@ static inline const char *find_python(bool any_version)
         snprintf(version, sizeof version, "%s", th_torch_version());
         char *dot = strchr(version, '.');
         if (dot != NULL && (dot = strchr(dot + 1, '.')) != NULL) *dot = '\0';
-        snprintf(command, sizeof command, "'%s' -c 'import sys, torch; sys.exit(not torch.__version__.startswith(\"%s.\"))' 2>/dev/null", candidates[i],
+        snprintf(command, sizeof command,
+                 "'%s' -c 'import sys, torch; sys.exit(not torch.__version__.startswith(\"%s.\"))' 2>/dev/null", candidates[i],
                  version);
         if (any_version || i == 0) snprintf(command, sizeof command, "'%s' -c 'import torch' 2>/dev/null", candidates[i]);
         if (system(command) != 0) continue;
@@ -37,7 +38,8 @@ static inline void run_script(const char *what, const char *folder)
         skip();
     }
     char command[1500];
-    snprintf(command, sizeof command, "timeout 100 '%s' '%s/tests/golden/checkpoint.py' %s '%s' >/dev/null", python, TEST_SOURCE_DIR, what, folder);
+    snprintf(command, sizeof command, "timeout 100 '%s' '%s/tests/golden/checkpoint.py' %s '%s' >/dev/null", python,
+             TEST_SOURCE_DIR, what, folder);
     int status = system(command);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
         print_message("skipped: this Python lacks what '%s' needs\n", what);

@@ -68,7 +68,8 @@ static th_status gather(th__dcp_data *data, size_t element)
     const th__tensor_layout *l = &data->layout;
     unsigned char *storage = th__malloc((size_t)data->storage.nbytes + 1);
     data->copy = th__malloc((size_t)l->numel * element + 1);
-    th_status status = data->copy == NULL || storage == NULL ? th__pending() : th__torch_file_read(&data->archive, &data->storage, storage);
+    th_status status =
+        data->copy == NULL || storage == NULL ? th__pending() : th__torch_file_read(&data->archive, &data->storage, storage);
     int64_t index[TH__DIM_MAX] = {0};
     for (int64_t i = 0; status == TH_OK && i < l->numel; i++) {
         int64_t at = l->offset;
@@ -85,7 +86,8 @@ static th_status gather(th__dcp_data *data, size_t element)
 
 static th_status bad_chunk(const th__dcp_item *item, const th__dcp_chunk *chunk, const char *why)
 {
-    return th__fail(TH_ERR_DATA, "sharded", "'%s' at byte %llu: the chunk of '%s' %s", chunk->file, (unsigned long long)chunk->offset, item->fqn, why);
+    return th__fail(TH_ERR_DATA, "sharded", "'%s' at byte %llu: the chunk of '%s' %s", chunk->file,
+                    (unsigned long long)chunk->offset, item->fqn, why);
 }
 
 static th_status read_chunk(th__dcp_data *data, const th__dcp_item *item, const th__dcp_chunk *chunk, const char *path)
@@ -138,9 +140,10 @@ th_status th__dcp_chunk_bytes(const th__dcp_data *data, uint64_t from, void *out
 /* Where a run of bytes goes. */
 typedef th_status (*sink_run)(void *user, uint64_t at, const th__dcp_data *data, uint64_t from, size_t size);
 
-/* Visits the runs in which `chunk` meets the box, as (place in the box, place in the chunk, bytes). Returns the elements through `met`. */
-static th_status visit_runs(const th__dcp_item *item, const th__dcp_chunk *chunk, const th__dcp_data *data, const int64_t *offsets,
-                            const int64_t *sizes, sink_run run, void *user)
+/* Visits the runs in which `chunk` meets the box, as (place in the box, place in the chunk, bytes). Returns the elements through
+ * `met`. */
+static th_status visit_runs(const th__dcp_item *item, const th__dcp_chunk *chunk, const th__dcp_data *data,
+                            const int64_t *offsets, const int64_t *sizes, sink_run run, void *user)
 {
     int64_t low[TH__DIM_MAX], n[TH__DIM_MAX], index[TH__DIM_MAX] = {0};
     size_t dim = item->dim, element = item->dtype->size, outer = dim;
@@ -192,7 +195,8 @@ static th_status check_cover(const th__dcp_item *item, const int64_t *offsets, c
                     (unsigned long long)wanted);
 }
 
-static th_status for_box(th__dcp_files *files, const th__dcp_item *item, const int64_t *offsets, const int64_t *sizes, sink_run run, void *user)
+static th_status for_box(th__dcp_files *files, const th__dcp_item *item, const int64_t *offsets, const int64_t *sizes,
+                         sink_run run, void *user)
 {
     TH__TRY(check_cover(item, offsets, sizes));
     for (size_t i = 0; i < item->n_chunks; i++) {
@@ -211,7 +215,8 @@ static th_status run_to_memory(void *user, uint64_t at, const th__dcp_data *data
     return th__dcp_chunk_bytes(data, from, (unsigned char *)user + at, size);
 }
 
-th_status th__dcp_read_box(th__dcp_files *files, const th__dcp_item *item, const int64_t *offsets, const int64_t *sizes, void *out)
+th_status th__dcp_read_box(th__dcp_files *files, const th__dcp_item *item, const int64_t *offsets, const int64_t *sizes,
+                           void *out)
 {
     TH__CHECK_PENDING();
     return for_box(files, item, offsets, sizes, run_to_memory, out);

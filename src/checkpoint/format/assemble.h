@@ -8,7 +8,10 @@
 /* The data files of a folder, opened once. */
 typedef struct th__dcp_files {
     const char *folder; /* borrowed */
-    struct th__dcp_file { char *name; th__source source; } **files; /* each stays where it is: archives point at their source */
+    struct th__dcp_file {
+        char *name;
+        th__source source;
+    } * *files; /* each stays where it is: archives point at their source */
     size_t count, capacity;
 } th__dcp_files;
 
@@ -32,7 +35,8 @@ void th__dcp_close_chunk(th__dcp_data *data);
 th_status th__dcp_chunk_bytes(const th__dcp_data *data, uint64_t from, void *out, size_t size);
 
 /* The box [offsets, offsets + sizes) of the item into row-major memory `out`. The chunks must cover it. */
-th_status th__dcp_read_box(th__dcp_files *files, const th__dcp_item *item, const int64_t *offsets, const int64_t *sizes, void *out);
+th_status th__dcp_read_box(th__dcp_files *files, const th__dcp_item *item, const int64_t *offsets, const int64_t *sizes,
+                           void *out);
 /* The whole item as the data of the zip record begun last; ends the record. */
 th_status th__dcp_write_record(th__dcp_files *files, const th__dcp_item *item, th__zip_writer *zip);
 

@@ -18,7 +18,8 @@ th_status th__source_open(th__source *source, const char *path)
 {
     *source = (th__source){.fd = -1};
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return th__fail(errno == ENOENT ? TH_ERR_NOT_FOUND : TH_ERR_IO, "th_load", "cannot open '%s': %s", path, strerror(errno));
+    if (fd < 0)
+        return th__fail(errno == ENOENT ? TH_ERR_NOT_FOUND : TH_ERR_IO, "th_load", "cannot open '%s': %s", path, strerror(errno));
     struct stat info;
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
         close(fd);

@@ -1,4 +1,5 @@
-/* checkpoint/format/bytes.h: where bytes come from and go to: files read by offset, files written in order, a growing buffer, CRC-32. */
+/* checkpoint/format/bytes.h: where bytes come from and go to: files read by offset, files written in order, a growing buffer,
+ * CRC-32. */
 #ifndef FABRIC_CHECKPOINT_BYTES_H
 #define FABRIC_CHECKPOINT_BYTES_H
 
@@ -39,7 +40,7 @@ typedef struct th__sink {
     th__atomic_file *file; /* borrowed */
     uint64_t at;           /* bytes given so far */
     th__buffer pending;
-    uint64_t synced;       /* bytes whose write-back was started */
+    uint64_t synced; /* bytes whose write-back was started */
 } th__sink;
 
 void th__sink_init(th__sink *sink, th__atomic_file *file);
@@ -69,7 +70,13 @@ static inline unsigned char *th__put16(unsigned char *p, uint16_t v)
     p[1] = (unsigned char)(v >> 8);
     return p + 2;
 }
-static inline unsigned char *th__put32(unsigned char *p, uint32_t v) { return th__put16(th__put16(p, (uint16_t)v), (uint16_t)(v >> 16)); }
-static inline unsigned char *th__put64(unsigned char *p, uint64_t v) { return th__put32(th__put32(p, (uint32_t)v), (uint32_t)(v >> 32)); }
+static inline unsigned char *th__put32(unsigned char *p, uint32_t v)
+{
+    return th__put16(th__put16(p, (uint16_t)v), (uint16_t)(v >> 16));
+}
+static inline unsigned char *th__put64(unsigned char *p, uint64_t v)
+{
+    return th__put32(th__put32(p, (uint32_t)v), (uint32_t)(v >> 32));
+}
 
 #endif

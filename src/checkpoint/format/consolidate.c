@@ -23,7 +23,7 @@ typedef struct work {
     th__dcp_files files;
     th__torch_file *archives; /* pickled objects, and meta.pt as the last one */
     size_t n_archives;
-    th__arena *arena;         /* of the tree */
+    th__arena *arena; /* of the tree */
     th__node *root;
     th__pickler pickler;
     record *records;
@@ -48,7 +48,8 @@ static th__node **slot_of(work *w, th__node *container, const th__dcp_step *step
         for (size_t i = container->count; i >= 2; i -= 2) /* from the end: names come sorted */
             if (th__node_is_text(container->v.items[i - 2], step->text)) return &container->v.items[i - 1];
         th__node *key = new_text(w, step->text);
-        if (key == NULL || th__node_push(w->arena, container, key) != TH_OK || th__node_push(w->arena, container, NULL) != TH_OK) return NULL;
+        if (key == NULL || th__node_push(w->arena, container, key) != TH_OK || th__node_push(w->arena, container, NULL) != TH_OK)
+            return NULL;
         return &container->v.items[container->count - 1];
     }
     if (container->kind == TH__NODE_LIST && step->text == NULL) {
@@ -146,8 +147,13 @@ static th_status put_tensor(work *w, const th__dcp_item *item)
     for (size_t d = 0; d < item->dim; d++)
         if (item->sizes[d] == 0) numel = 0;
     TH__TRY(new_record(w, (record){.item = item}, key, sizeof key));
-    th__pickle_tensor_spec spec = {.dtype = item->dtype, .key = key, .device = "cpu", .storage_numel = (uint64_t)numel, .sizes = item->sizes,
-                                   .strides = strides, .dim = item->dim};
+    th__pickle_tensor_spec spec = {.dtype = item->dtype,
+                                   .key = key,
+                                   .device = "cpu",
+                                   .storage_numel = (uint64_t)numel,
+                                   .sizes = item->sizes,
+                                   .strides = strides,
+                                   .dim = item->dim};
     return th__pickle_tensor(&w->pickler, &spec);
 }
 

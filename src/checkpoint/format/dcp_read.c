@@ -18,7 +18,8 @@ typedef struct reading {
 
 static th_status bad(const reading *r, const char *fqn, const char *why)
 {
-    return th__fail(TH_ERR_DATA, "sharded", "'%s' is damaged or not a checkpoint's index: %s%s%s", r->path, fqn != NULL ? fqn : "", fqn != NULL ? ": " : "", why);
+    return th__fail(TH_ERR_DATA, "sharded", "'%s' is damaged or not a checkpoint's index: %s%s%s", r->path,
+                    fqn != NULL ? fqn : "", fqn != NULL ? ": " : "", why);
 }
 
 static const char *copy_text(const reading *r, const char *text, size_t n)
@@ -74,7 +75,8 @@ static th_status read_tensor(const reading *r, th__dcp_item *item, const th__nod
         if (c->sizes == NULL) return th__pending();
         if (n_offsets != item->dim || n_sizes != item->dim) return bad(r, item->fqn, "a chunk of other dimensions");
         for (size_t d = 0; d < item->dim; d++)
-            if (c->offsets[d] > item->sizes[d] || item->sizes[d] - c->offsets[d] < c->sizes[d]) return bad(r, item->fqn, "a chunk outside the tensor");
+            if (c->offsets[d] > item->sizes[d] || item->sizes[d] - c->offsets[d] < c->sizes[d])
+                return bad(r, item->fqn, "a chunk outside the tensor");
     }
     return TH_OK;
 }
@@ -134,8 +136,10 @@ static th__dcp_item *find_item(const reading *r, const th__node *name)
         int order = memcmp(item->fqn, name->v.text, n < name->count ? n : name->count);
         if (order == 0) order = (n > name->count) - (n < name->count);
         if (order == 0) return item;
-        if (order < 0) low = middle + 1;
-        else high = middle;
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
     }
     return NULL;
 }
@@ -147,16 +151,20 @@ static th_status read_place(const reading *r, const th__node *key, const th__nod
     int64_t offset, length, offsets[TH__DIM_MAX], hint = 0;
     size_t n = 0, at = 0;
     const th__node *file = th__node_get(info, "relative_path"), *place = th__node_get(key, "offset");
-    if (file == NULL || file->kind != TH__NODE_TEXT || file->count == 0 || memchr(file->v.text, '/', file->count) != NULL || file->v.text[0] == '.')
+    if (file == NULL || file->kind != TH__NODE_TEXT || file->count == 0 || memchr(file->v.text, '/', file->count) != NULL ||
+        file->v.text[0] == '.')
         return bad(r, item->fqn, "a data file that is no plain name");
-    if (!th__node_as_int(th__node_get(info, "offset"), &offset) || !th__node_as_int(th__node_get(info, "length"), &length) || offset < 0 || length < 0)
+    if (!th__node_as_int(th__node_get(info, "offset"), &offset) || !th__node_as_int(th__node_get(info, "length"), &length) ||
+        offset < 0 || length < 0)
         return bad(r, item->fqn, "no place in its file");
     const th__node *descriptors = th__node_get(info, "transform_descriptors");
-    if (descriptors != NULL && descriptors->kind != TH__NODE_NONE && descriptors->count > 0) return bad(r, item->fqn, "its data is transformed (compressed), which is not supported");
+    if (descriptors != NULL && descriptors->kind != TH__NODE_NONE && descriptors->count > 0)
+        return bad(r, item->fqn, "its data is transformed (compressed), which is not supported");
     if (item->dtype != NULL) {
         if (!th__node_as_sizes(place, offsets, &n) || n != item->dim) return bad(r, item->fqn, "data without an offset");
         bool hinted = th__node_as_int(th__node_get(key, "index"), &hint) && hint >= 0 && (uint64_t)hint < item->n_chunks;
-        if (hinted && memcmp(item->chunks[hint].offsets, offsets, n * sizeof *offsets) == 0) at = (size_t)hint;
+        if (hinted && memcmp(item->chunks[hint].offsets, offsets, n * sizeof *offsets) == 0)
+            at = (size_t)hint;
         else
             while (at < item->n_chunks && memcmp(item->chunks[at].offsets, offsets, n * sizeof *offsets) != 0) at++;
         if (at == item->n_chunks) return bad(r, item->fqn, "data of a chunk that is not listed");
@@ -179,14 +187,16 @@ static th_status check_complete(const reading *r)
 static th_status read_root(const reading *r, const th__node *root)
 {
     if (!th__node_is_call(root, META "Metadata")) return bad(r, NULL, "it does not hold a Metadata object");
-    const th__node *listed = th__node_as_dict(th__node_get(root, "state_dict_metadata")), *places = th__node_as_dict(th__node_get(root, "storage_data"));
+    const th__node *listed = th__node_as_dict(th__node_get(root, "state_dict_metadata")),
+                   *places = th__node_as_dict(th__node_get(root, "storage_data"));
     const th__node *planner = th__node_as_dict(th__node_get(root, "planner_data"));
     if (listed == NULL || places == NULL) return bad(r, NULL, "it lists nothing");
     for (size_t i = 0; i + 1 < listed->count; i += 2) {
         /* Both dicts are written in one order: the entry is usually at the same place. */
         const th__node *path = NULL, *key = listed->v.items[i];
-        if (planner != NULL && i + 1 < planner->count && key->kind == TH__NODE_TEXT && planner->v.items[i]->kind == TH__NODE_TEXT &&
-            planner->v.items[i]->count == key->count && memcmp(planner->v.items[i]->v.text, key->v.text, key->count) == 0)
+        if (planner != NULL && i + 1 < planner->count && key->kind == TH__NODE_TEXT &&
+            planner->v.items[i]->kind == TH__NODE_TEXT && planner->v.items[i]->count == key->count &&
+            memcmp(planner->v.items[i]->v.text, key->v.text, key->count) == 0)
             path = planner->v.items[i + 1];
         for (size_t k = 0; path == NULL && planner != NULL && key->kind == TH__NODE_TEXT && k + 1 < planner->count; k += 2)
             if (planner->v.items[k]->kind == TH__NODE_TEXT && planner->v.items[k]->count == key->count &&

@@ -49,8 +49,8 @@ static const char *join(th__dcp_index *index, const th__dcp_step *steps, size_t 
     return joined;
 }
 
-th__dcp_item *th__dcp_add_item(th__dcp_index *index, const th__dcp_step *steps, size_t n_steps, const th__dtype_info *dtype, const int64_t *sizes,
-                               size_t dim)
+th__dcp_item *th__dcp_add_item(th__dcp_index *index, const th__dcp_step *steps, size_t n_steps, const th__dtype_info *dtype,
+                               const int64_t *sizes, size_t dim)
 {
     TH__CHECK_PENDING_NULL();
     th__dcp_step *own = copy(index, steps, n_steps * sizeof *steps);

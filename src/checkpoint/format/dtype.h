@@ -6,11 +6,11 @@
 
 typedef struct th__dtype_info {
     th_dtype dtype;
-    unsigned char size;       /* bytes of an element */
-    unsigned char swap;       /* bytes of what is swapped for big-endian files: half a complex number */
-    const char *name;         /* "float32" */
-    const char *storage;      /* "FloatStorage"; NULL: PyTorch has no such class and stores bytes plus the dtype */
-    const char *safetensors;  /* "F32"; NULL: not in that format */
+    unsigned char size;      /* bytes of an element */
+    unsigned char swap;      /* bytes of what is swapped for big-endian files: half a complex number */
+    const char *name;        /* "float32" */
+    const char *storage;     /* "FloatStorage"; NULL: PyTorch has no such class and stores bytes plus the dtype */
+    const char *safetensors; /* "F32"; NULL: not in that format */
 } th__dtype_info;
 
 /* NULL if unknown. */

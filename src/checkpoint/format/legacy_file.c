@@ -1,5 +1,5 @@
-/* checkpoint/format/legacy_file.c: magic number, version, machine facts, the object, the storage keys, then length and bytes of each
- * storage in that order. Nothing in it has a checksum. */
+/* checkpoint/format/legacy_file.c: magic number, version, machine facts, the object, the storage keys, then length and bytes of
+ * each storage in that order. Nothing in it has a checksum. */
 #include "checkpoint/format/legacy_file.h"
 
 #include "base/memory.h"
@@ -87,8 +87,10 @@ static th_status describe(const reading *r, const th__node *key, th__legacy_stor
             out->key = key;
             return th__storage_class(r->file, th__node_arg(r->mentions[middle], 1), &out->dtype, &untyped);
         }
-        if (order < 0) low = middle + 1;
-        else high = middle;
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
     }
     return th__fail(TH_ERR_DATA, "th_load", "'%s': a storage key that the object does not mention", path);
 }
@@ -96,7 +98,9 @@ static th_status describe(const reading *r, const th__node *key, th__legacy_stor
 static th_status read_storages(reading *r, const th__node *keys)
 {
     th__torch_file *file = r->file;
-    if (keys->kind != TH__NODE_LIST) return th__fail(TH_ERR_DATA, "th_load", "'%s': the list of storage keys is a %s", file->source->path, th__node_kind_name(keys));
+    if (keys->kind != TH__NODE_LIST)
+        return th__fail(TH_ERR_DATA, "th_load", "'%s': the list of storage keys is a %s", file->source->path,
+                        th__node_kind_name(keys));
     file->legacy = th__calloc(keys->count + 1, sizeof *file->legacy);
     if (file->legacy == NULL) return th__pending();
     TH__TRY(collect_mentions(r));
@@ -104,22 +108,25 @@ static th_status read_storages(reading *r, const th__node *keys)
     for (size_t i = 0; i < keys->count; i++) {
         th__legacy_storage *s = &file->legacy[i];
         unsigned char number[8];
-        if (keys->v.items[i]->kind != TH__NODE_TEXT) return th__fail(TH_ERR_DATA, "th_load", "'%s': a storage key is no text", file->source->path);
+        if (keys->v.items[i]->kind != TH__NODE_TEXT)
+            return th__fail(TH_ERR_DATA, "th_load", "'%s': a storage key is no text", file->source->path);
         TH__TRY(describe(r, keys->v.items[i], s));
         if (file->length - at < 8)
-            return th__fail(TH_ERR_DATA, "th_load", "'%s' (%llu bytes) is truncated: storage %zu of %zu is missing", file->source->path,
-                            (unsigned long long)file->length, i + 1, keys->count);
+            return th__fail(TH_ERR_DATA, "th_load", "'%s' (%llu bytes) is truncated: storage %zu of %zu is missing",
+                            file->source->path, (unsigned long long)file->length, i + 1, keys->count);
         TH__TRY(th__source_read(file->source, file->offset + at, number, 8));
         s->numel = th__le64(number);
         s->offset = file->offset + at + 8;
         if (s->numel > (file->length - at - 8) / s->dtype->size)
-            return th__fail(TH_ERR_DATA, "th_load", "'%s' (%llu bytes) is truncated: storage %zu of %zu has %llu elements", file->source->path,
-                            (unsigned long long)file->length, i + 1, keys->count, (unsigned long long)s->numel);
+            return th__fail(TH_ERR_DATA, "th_load", "'%s' (%llu bytes) is truncated: storage %zu of %zu has %llu elements",
+                            file->source->path, (unsigned long long)file->length, i + 1, keys->count,
+                            (unsigned long long)s->numel);
         at += 8 + s->numel * s->dtype->size;
         file->n_legacy++;
     }
     if (at != file->length)
-        return th__fail(TH_ERR_DATA, "th_load", "'%s': %llu bytes after the last storage", file->source->path, (unsigned long long)(file->length - at));
+        return th__fail(TH_ERR_DATA, "th_load", "'%s': %llu bytes after the last storage", file->source->path,
+                        (unsigned long long)(file->length - at));
     qsort(file->legacy, file->n_legacy, sizeof *file->legacy, by_key);
     return TH_OK;
 }
@@ -133,8 +140,9 @@ th_status th__legacy_open(th__torch_file *file)
     if (file->pickle == NULL) return th__pending();
     TH__TRY(th__source_read(file->source, file->offset, file->pickle, size));
     if (size < sizeof magic || memcmp(file->pickle, magic, sizeof magic) != 0)
-        return th__fail(TH_ERR_DATA, "th_load", "'%s' (%zu bytes) is a pickle, but not one that torch.save wrote, or it is truncated",
-                        file->source->path, size);
+        return th__fail(TH_ERR_DATA, "th_load",
+                        "'%s' (%zu bytes) is a pickle, but not one that torch.save wrote, or it is truncated", file->source->path,
+                        size);
     if (check_head(&r) == TH_OK) {
         file->root = next(&r);
         th__node *keys = file->root == NULL ? NULL : next(&r);

@@ -1,4 +1,5 @@
-/* checkpoint/format/legacy_file.h: torch.save's format before 1.6: pickles in a row, then the storages. Used by torch_file.c only. */
+/* checkpoint/format/legacy_file.h: torch.save's format before 1.6: pickles in a row, then the storages. Used by torch_file.c
+ * only. */
 #ifndef FABRIC_CHECKPOINT_LEGACY_FILE_H
 #define FABRIC_CHECKPOINT_LEGACY_FILE_H
 

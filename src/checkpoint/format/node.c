@@ -88,8 +88,8 @@ th_status th__node_push(th__arena *arena, th__node *container, th__node *item)
 
 const char *th__node_kind_name(const th__node *node)
 {
-    static const char *const names[] = {"None", "bool", "int", "int", "float", "str", "bytes", "list",
-                                        "tuple", "set", "dict", "global", "call", "object", "storage"};
+    static const char *const names[] = {"None",  "bool", "int",  "int",    "float", "str",    "bytes",  "list",
+                                        "tuple", "set",  "dict", "global", "call",  "object", "storage"};
     return node == NULL ? "nothing" : names[node->kind];
 }
 
@@ -136,9 +136,13 @@ th__node *th__node_arg(const th__node *node, size_t i)
 static bool is_dict_class(const th__node *callee)
 {
     static const char *const names[] = {
-        "collections.OrderedDict", "collections.Counter", "collections.defaultdict",
-        "lightning_fabric.utilities.data.AttributeDict", "lightning.fabric.utilities.data.AttributeDict",
-        "pytorch_lightning.utilities.parsing.AttributeDict", "lightning.pytorch.utilities.parsing.AttributeDict",
+        "collections.OrderedDict",
+        "collections.Counter",
+        "collections.defaultdict",
+        "lightning_fabric.utilities.data.AttributeDict",
+        "lightning.fabric.utilities.data.AttributeDict",
+        "pytorch_lightning.utilities.parsing.AttributeDict",
+        "lightning.pytorch.utilities.parsing.AttributeDict",
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (th__node_is_global(callee, names[i])) return true;

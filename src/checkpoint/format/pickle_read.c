@@ -379,11 +379,17 @@ static th_status step(machine *m, unsigned char op)
 {
     size_t start, count;
     switch (op) {
-    case 0x80: case 0x95: return op_skip(m, op);
+    case 0x80:
+    case 0x95: return op_skip(m, op);
     case 'N': return push_kind(m, TH__NODE_NONE);
     case 0x88: return push_int(m, TH__NODE_BOOL, 1);
     case 0x89: return push_int(m, TH__NODE_BOOL, 0);
-    case 'J': case 'K': case 'M': case 'G': case 0x8a: case 0x8b: return op_number(m, op);
+    case 'J':
+    case 'K':
+    case 'M':
+    case 'G':
+    case 0x8a:
+    case 0x8b: return op_number(m, op);
     case 'X': return push_counted(m, TH__NODE_TEXT, 4);
     case 0x8c: return push_counted(m, TH__NODE_TEXT, 1);
     case 0x8d: return push_counted(m, TH__NODE_TEXT, 8);
@@ -391,7 +397,8 @@ static th_status step(machine *m, unsigned char op)
     case 'T': return push_counted(m, TH__NODE_TEXT, 4);
     case 'C': return push_counted(m, TH__NODE_BYTES, 1);
     case 'B': return push_counted(m, TH__NODE_BYTES, 4);
-    case 0x8e: case 0x96: return push_counted(m, TH__NODE_BYTES, 8);
+    case 0x8e:
+    case 0x96: return push_counted(m, TH__NODE_BYTES, 8);
     case ']': return push_kind(m, TH__NODE_LIST);
     case '}': return push_kind(m, TH__NODE_DICT);
     case ')': return push_kind(m, TH__NODE_TUPLE);
@@ -423,9 +430,7 @@ static th_status step(machine *m, unsigned char op)
     case 0x81: return op_call(m, TH__NODE_OBJECT);
     case 'b': return op_build(m);
     case 'Q': return op_persistent(m);
-    default:
-        m->at--;
-        return BAD(m, "opcode 0x%02x ('%c') is not allowed", op, op >= 0x20 && op < 0x7f ? op : '?');
+    default: m->at--; return BAD(m, "opcode 0x%02x ('%c') is not allowed", op, op >= 0x20 && op < 0x7f ? op : '?');
     }
 }
 
@@ -440,8 +445,10 @@ th__node *th__pickle_read(th__arena *arena, const void *data, size_t size, size_
         }
         unsigned char op = m.data[m.at++];
         if (op == '.') {
-            if (m.n_stack != 1 || m.n_marks != 0) BAD(&m, "%zu items on the stack at the end, not one", m.n_stack);
-            else result = m.stack[0];
+            if (m.n_stack != 1 || m.n_marks != 0)
+                BAD(&m, "%zu items on the stack at the end, not one", m.n_stack);
+            else
+                result = m.stack[0];
             break;
         }
         step(&m, op);

@@ -63,7 +63,8 @@ static th_status put_text(th__pickler *pickler, const char *text, size_t size)
 th_status th__pickle_text_n(th__pickler *pickler, const char *text, size_t size)
 {
     /* Python refuses what is not UTF-8, so a file with it could be read by nobody. */
-    if (!th__is_utf8(text, size)) return TH__FAIL(TH_ERR_VALUE, "the text '%.*s' is not UTF-8, so it cannot be saved", size < 60 ? (int)size : 60, text);
+    if (!th__is_utf8(text, size))
+        return TH__FAIL(TH_ERR_VALUE, "the text '%.*s' is not UTF-8, so it cannot be saved", size < 60 ? (int)size : 60, text);
     return put_text(pickler, text, size);
 }
 
@@ -141,7 +142,8 @@ static th_status put_storage(th__pickler *pickler, const th__pickle_tensor_spec 
     bool typed = t->dtype->storage != NULL;
     TH__TRY(th__pickle_open(pickler, '('));
     TH__TRY(th__pickle_text(pickler, "storage"));
-    TH__TRY(typed ? th__pickle_global(pickler, "torch", t->dtype->storage) : th__pickle_global(pickler, "torch.storage", "UntypedStorage"));
+    TH__TRY(typed ? th__pickle_global(pickler, "torch", t->dtype->storage)
+                  : th__pickle_global(pickler, "torch.storage", "UntypedStorage"));
     TH__TRY(th__pickle_text(pickler, t->key));
     TH__TRY(th__pickle_text(pickler, t->device));
     TH__TRY(th__pickle_int(pickler, (int64_t)(typed ? t->storage_numel : t->storage_numel * t->dtype->size)));

@@ -37,8 +37,8 @@ th_status th__pickle_close(th__pickler *pickler, char kind);
 
 typedef struct th__pickle_tensor_spec {
     const th__dtype_info *dtype;
-    const char *key;      /* of the storage: "0" */
-    const char *device;   /* "cpu" */
+    const char *key;        /* of the storage: "0" */
+    const char *device;     /* "cpu" */
     uint64_t storage_numel; /* in elements */
     int64_t offset;
     const int64_t *sizes, *strides;

@@ -1,4 +1,5 @@
-/* checkpoint/format/recognise.c: says what a file is that is no checkpoint. Cut-off downloads and error pages are the usual cases. */
+/* checkpoint/format/recognise.c: says what a file is that is no checkpoint. Cut-off downloads and error pages are the usual
+ * cases. */
 #include "checkpoint/format/torch_file.h"
 
 #include <string.h>
@@ -36,14 +37,20 @@ static const char *kind_of(const unsigned char *head, size_t n)
     while (p < head + n && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t')) p++;
     if (STARTS("version https://git-lfs"))
         return "it is a Git LFS pointer: the file itself was not downloaded ('git lfs pull' fetches it)";
-    if (p < head + n && *p == '<' && is_text(head, n)) return "it is an HTML or XML page: the download got an error page or a login page instead";
+    if (p < head + n && *p == '<' && is_text(head, n))
+        return "it is an HTML or XML page: the download got an error page or a login page instead";
     if (is_safetensors(head, n)) return "it is a safetensors file: th_safetensors_load reads it";
     if (STARTS("\x1f\x8b")) return "it is compressed with gzip: unpack it first";
-    if (STARTS("BZh") || STARTS("\xfd" "7zXZ") || STARTS("\x28\xb5\x2f\xfd")) return "it is compressed: unpack it first";
+    if (STARTS("BZh") ||
+        STARTS("\xfd"
+               "7zXZ") ||
+        STARTS("\x28\xb5\x2f\xfd"))
+        return "it is compressed: unpack it first";
     if (STARTS("\x93NUMPY")) return "it is a NumPy array";
     if (STARTS("\x89HDF")) return "it is an HDF5 file";
     if (STARTS("GGUF")) return "it is a GGUF file";
-    if (n > 262 && memcmp(head + 257, "ustar", 5) == 0) return "it is a tar archive (PyTorch before 0.4 wrote those): load and save it once with PyTorch";
+    if (n > 262 && memcmp(head + 257, "ustar", 5) == 0)
+        return "it is a tar archive (PyTorch before 0.4 wrote those): load and save it once with PyTorch";
     if (is_text(head, n)) return "it is a text file";
     return NULL;
 }

@@ -24,8 +24,10 @@ static th_status write_global(th__repickler *r, const th__node *node)
         return th__fail(TH_ERR_DATA, "consolidate", "'%s': a global without a module", r->path);
     TH__TRY(th__pickle_op(r->pickler, 'c'));
     bool builtin = dot == 9 && memcmp(node->v.text, "builtins", 8) == 0; /* protocol 2 uses Python 2's name */
-    if (builtin) TH__TRY(th__buffer_add(&r->pickler->out, "__builtin__", 11));
-    else TH__TRY(th__buffer_add(&r->pickler->out, node->v.text, dot - 1));
+    if (builtin)
+        TH__TRY(th__buffer_add(&r->pickler->out, "__builtin__", 11));
+    else
+        TH__TRY(th__buffer_add(&r->pickler->out, node->v.text, dot - 1));
     TH__TRY(th__pickle_op(r->pickler, '\n'));
     TH__TRY(th__buffer_add(&r->pickler->out, node->v.text + dot, node->count - dot));
     return th__pickle_op(r->pickler, '\n');
@@ -89,8 +91,12 @@ static th_status write_node(th__repickler *r, th__node *node, int depth)
 {
     TH__CHECK_PENDING();
     if (node == NULL || node->mark || depth > DEPTH_MAX)
-        return th__fail(TH_ERR_DATA, "consolidate", "'%s': a value %s", r->path, node == NULL ? "is missing" : node->mark ? "contains itself" : "is nested too deeply");
-    if (r->pickler->out.size > (size_t)1 << 32) return th__fail(TH_ERR_DATA, "consolidate", "'%s': values are shared too often", r->path);
+        return th__fail(TH_ERR_DATA, "consolidate", "'%s': a value %s", r->path,
+                        node == NULL ? "is missing"
+                        : node->mark ? "contains itself"
+                                     : "is nested too deeply");
+    if (r->pickler->out.size > (size_t)1 << 32)
+        return th__fail(TH_ERR_DATA, "consolidate", "'%s': values are shared too often", r->path);
     if (node->user != NULL) return r->special(r, node);
     node->mark = 1;
     th_status status = write_inner(r, node, depth);

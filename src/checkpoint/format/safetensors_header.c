@@ -26,7 +26,8 @@ static th_status bad(const char *path, const char *format, ...)
 
 static bool whole_number(const cJSON *item, uint64_t *out)
 {
-    if (!cJSON_IsNumber(item) || item->valuedouble < 0 || item->valuedouble > 9007199254740992.0 || floor(item->valuedouble) != item->valuedouble)
+    if (!cJSON_IsNumber(item) || item->valuedouble < 0 || item->valuedouble > 9007199254740992.0 ||
+        floor(item->valuedouble) != item->valuedouble)
         return false;
     *out = (uint64_t)item->valuedouble;
     return true;
@@ -41,7 +42,8 @@ static th_status read_shape(th__st_tensor *t, const cJSON *shape, const char *pa
     if (n > TH__ST_DIM_MAX) return BAD(path, "tensor '%.80s' has %zu dimensions", t->name, n);
     t->shape = th__calloc(n + 1, sizeof *t->shape);
     if (t->shape == NULL) return th__pending();
-    cJSON_ArrayForEach(item, shape) {
+    cJSON_ArrayForEach(item, shape)
+    {
         uint64_t size;
         if (!whole_number(item, &size)) return BAD(path, "tensor '%.80s' has a shape that is no list of sizes", t->name);
         t->shape[t->dim++] = (int64_t)size;
@@ -53,10 +55,11 @@ static th_status check_length(const th__st_tensor *t, const char *path)
 {
     uint64_t bytes = t->dtype->size;
     for (size_t i = 0; i < t->dim; i++)
-        if (__builtin_mul_overflow(bytes, (uint64_t)t->shape[i], &bytes)) return BAD(path, "tensor '%.80s' has a shape that overflows", t->name);
+        if (__builtin_mul_overflow(bytes, (uint64_t)t->shape[i], &bytes))
+            return BAD(path, "tensor '%.80s' has a shape that overflows", t->name);
     if (bytes != t->end - t->begin || bytes > INT64_MAX)
-        return BAD(path, "tensor '%.80s' takes %llu bytes by its shape and %llu by its offsets", t->name, (unsigned long long)bytes,
-                   (unsigned long long)(t->end - t->begin));
+        return BAD(path, "tensor '%.80s' takes %llu bytes by its shape and %llu by its offsets", t->name,
+                   (unsigned long long)bytes, (unsigned long long)(t->end - t->begin));
     return TH_OK;
 }
 
@@ -107,8 +110,8 @@ static th_status check_metadata(const cJSON *metadata, const char *path)
 {
     if (!cJSON_IsObject(metadata)) return BAD(path, "__metadata__ is no object");
     const cJSON *item;
-    cJSON_ArrayForEach(item, metadata)
-        if (!cJSON_IsString(item)) return BAD(path, "__metadata__ entry '%.80s' is no text", item->string);
+    cJSON_ArrayForEach(item, metadata) if (!cJSON_IsString(item)) return BAD(path, "__metadata__ entry '%.80s' is no text",
+                                                                             item->string);
     return TH_OK;
 }
 
@@ -119,7 +122,8 @@ static th_status read_entries(th__st_header *h, uint64_t data_size, const char *
     cJSON_ArrayForEach(item, h->json) n++;
     h->tensors = th__calloc(n + 1, sizeof *h->tensors);
     if (h->tensors == NULL) return th__pending();
-    cJSON_ArrayForEach(item, h->json) {
+    cJSON_ArrayForEach(item, h->json)
+    {
         if (strcmp(item->string, "__metadata__") == 0) {
             if (h->metadata != NULL) return BAD(path, "__metadata__ appears twice");
             TH__TRY(check_metadata(item, path));
@@ -136,12 +140,13 @@ static th_status read_entries(th__st_header *h, uint64_t data_size, const char *
     for (size_t i = 0; i < h->count; i++) {
         const th__st_tensor *t = &h->tensors[i];
         if (t->begin != at)
-            return BAD(path, "tensor '%.80s' begins at %llu, %s the data before it ends at %llu", t->name, (unsigned long long)t->begin,
-                       t->begin < at ? "although" : "leaving a hole:", (unsigned long long)at);
+            return BAD(path, "tensor '%.80s' begins at %llu, %s the data before it ends at %llu", t->name,
+                       (unsigned long long)t->begin, t->begin < at ? "although" : "leaving a hole:", (unsigned long long)at);
         at = t->end;
     }
     if (at != data_size)
-        return BAD(path, "the tensors cover %llu bytes, the file has %llu bytes of data", (unsigned long long)at, (unsigned long long)data_size);
+        return BAD(path, "the tensors cover %llu bytes, the file has %llu bytes of data", (unsigned long long)at,
+                   (unsigned long long)data_size);
     return TH_OK;
 }
 
@@ -200,7 +205,7 @@ const th__st_tensor *th__st_find(const th__st_header *h, const char *name)
 /* The reference library's order of dtypes: large alignment first. */
 static int rank_of(const th__dtype_info *dtype)
 {
-    static const char *const order[] = {"BOOL", "U8",  "I8",   "F8_E5M2", "F8_E4M3", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "I16", "U16",
+    static const char *const order[] = {"BOOL", "U8",   "I8",  "F8_E5M2", "F8_E4M3", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "I16", "U16",
                                         "F16",  "BF16", "I32", "U32",     "F32",     "C64",         "F64",         "I64", "U64"};
     for (size_t i = 0; i < sizeof order / sizeof *order; i++)
         if (strcmp(order[i], dtype->safetensors) == 0) return (int)i;
@@ -223,9 +228,12 @@ static th_status put_string(th__buffer *out, const char *text)
     for (const char *p = text; *p != '\0'; p++) {
         char escape[8];
         const char *plain = "\"\\\n\r\t\b\f", *letter = "\"\\nrtbf", *at = strchr(plain, *p);
-        if (at != NULL) snprintf(escape, sizeof escape, "\\%c", letter[at - plain]);
-        else if ((unsigned char)*p < 0x20) snprintf(escape, sizeof escape, "\\u%04x", *p);
-        else snprintf(escape, sizeof escape, "%c", *p);
+        if (at != NULL)
+            snprintf(escape, sizeof escape, "\\%c", letter[at - plain]);
+        else if ((unsigned char)*p < 0x20)
+            snprintf(escape, sizeof escape, "\\u%04x", *p);
+        else
+            snprintf(escape, sizeof escape, "%c", *p);
         TH__TRY(put_text(out, escape));
     }
     return put_text(out, "\"");
@@ -235,7 +243,8 @@ static th_status put_metadata(th__buffer *out, const cJSON *metadata)
 {
     const cJSON *item;
     TH__TRY(put_text(out, "\"__metadata__\":{"));
-    cJSON_ArrayForEach(item, metadata) {
+    cJSON_ArrayForEach(item, metadata)
+    {
         if (item != metadata->child) TH__TRY(put_text(out, ","));
         TH__TRY(put_string(out, item->string));
         TH__TRY(put_text(out, ":"));
@@ -278,7 +287,8 @@ th_status th__st_make_header(th__st_tensor *tensors, size_t count, const cJSON *
     }
     TH__TRY(put_text(out, "}"));
     while ((out->size - start) % 8 != 0) TH__TRY(put_text(out, " "));
-    if (out->size - start - 8 > TH__ST_HEADER_MAX) return TH__FAIL(TH_ERR_VALUE, "a safetensors header of %zu bytes, at most 100 MB are allowed", out->size - start);
+    if (out->size - start - 8 > TH__ST_HEADER_MAX)
+        return TH__FAIL(TH_ERR_VALUE, "a safetensors header of %zu bytes, at most 100 MB are allowed", out->size - start);
     th__put64(out->data + start, out->size - start - 8);
     return TH_OK;
 }

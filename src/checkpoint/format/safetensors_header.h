@@ -9,20 +9,20 @@
 enum { TH__ST_HEADER_MAX = 100000000, TH__ST_DIM_MAX = 64 };
 
 typedef struct th__st_tensor {
-    const char *name;             /* in the JSON */
+    const char *name; /* in the JSON */
     const char *dtype_name;
-    const th__dtype_info *dtype;  /* NULL: unknown here; the tensor is listed but cannot be read */
+    const th__dtype_info *dtype; /* NULL: unknown here; the tensor is listed but cannot be read */
     int64_t *shape;
     size_t dim;
-    uint64_t begin, end;          /* relative to the data */
+    uint64_t begin, end; /* relative to the data */
 } th__st_tensor;
 
 typedef struct th__st_header {
     cJSON *json;
-    const cJSON *metadata;        /* NULL if there is none */
-    th__st_tensor *tensors;       /* in the order of their data */
+    const cJSON *metadata;  /* NULL if there is none */
+    th__st_tensor *tensors; /* in the order of their data */
     size_t count;
-    uint64_t data_start;          /* of the data in the file */
+    uint64_t data_start; /* of the data in the file */
 } th__st_header;
 
 /* Reads and checks the header of a file. On failure there is nothing to free. */
@@ -31,8 +31,8 @@ void th__st_free_header(th__st_header *header);
 /* NULL if absent. */
 const th__st_tensor *th__st_find(const th__st_header *header, const char *name);
 
-/* Writing: `tensors` with name, dtype, shape, dim; they are put into the reference library's order, begin and end are set, and the whole
- * header (length, JSON, padding) is appended to `out`. `metadata` may be NULL. */
+/* Writing: `tensors` with name, dtype, shape, dim; they are put into the reference library's order, begin and end are set, and
+ * the whole header (length, JSON, padding) is appended to `out`. `metadata` may be NULL. */
 th_status th__st_make_header(th__st_tensor *tensors, size_t count, const cJSON *metadata, th__buffer *out);
 
 #endif

@@ -15,8 +15,8 @@ bool th__node_as_sizes(const th__node *node, int64_t *out, size_t *n)
 
 bool th__is_plain_tensor_call(const th__node *node)
 {
-    return th__node_is_call(node, "torch._utils._rebuild_tensor_v2") || th__node_is_call(node, "torch._utils._rebuild_tensor_v3") ||
-           th__node_is_call(node, "torch._utils._rebuild_tensor");
+    return th__node_is_call(node, "torch._utils._rebuild_tensor_v2") ||
+           th__node_is_call(node, "torch._utils._rebuild_tensor_v3") || th__node_is_call(node, "torch._utils._rebuild_tensor");
 }
 
 static th_status bad(const char *path, const char *why)
@@ -42,7 +42,8 @@ th_status th__read_tensor_layout(const th__node *call, th__tensor_layout *out, c
     if (!th__is_plain_tensor_call(call)) return bad(path, "it is no tensor");
     if (!th__node_as_int(th__node_arg(call, 1), &out->offset) || out->offset < 0) return bad(path, "its offset");
     if (!th__node_as_sizes(th__node_arg(call, 2), out->sizes, &out->dim)) return bad(path, "its sizes");
-    if (!th__node_as_sizes(th__node_arg(call, 3), out->strides, &n_strides) || n_strides != out->dim) return bad(path, "its strides");
+    if (!th__node_as_sizes(th__node_arg(call, 3), out->strides, &n_strides) || n_strides != out->dim)
+        return bad(path, "its strides");
     for (size_t i = 0; i < out->dim; i++)
         if (out->sizes[i] == 0) out->numel = 0;
     int64_t last = out->offset;

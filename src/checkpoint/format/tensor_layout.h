@@ -8,12 +8,12 @@
 enum { TH__DIM_MAX = 64 };
 
 typedef struct th__tensor_layout {
-    const th__node *storage;      /* the persistent id */
-    const th__dtype_info *dtype;  /* of _rebuild_tensor_v3; NULL: the storage's */
+    const th__node *storage;     /* the persistent id */
+    const th__dtype_info *dtype; /* of _rebuild_tensor_v3; NULL: the storage's */
     int64_t sizes[TH__DIM_MAX], strides[TH__DIM_MAX], offset;
     size_t dim;
     int64_t numel;
-    uint64_t extent;              /* one past the last element used, 0 for an empty tensor */
+    uint64_t extent; /* one past the last element used, 0 for an empty tensor */
 } th__tensor_layout;
 
 /* A tuple of sizes (or torch.Size of one): false if it is something else. */

@@ -22,7 +22,8 @@ static th_status find_folder(th__torch_file *file)
         file->folder[slash - name] = '\0';
     }
     if (file->folder == NULL)
-        return th__fail(TH_ERR_DATA, "th_load", "'%s' is a zip archive, but no checkpoint: it has no data.pkl", file->source->path);
+        return th__fail(TH_ERR_DATA, "th_load", "'%s' is a zip archive, but no checkpoint: it has no data.pkl",
+                        file->source->path);
     return TH_OK;
 }
 
@@ -49,10 +50,12 @@ static bool is_storage(const th__torch_file *file, const th__zip_entry *entry)
 static th_status check_byteorder(th__torch_file *file, const th__zip_entry *entry)
 {
     char text[16] = {0};
-    if (entry->size >= sizeof text) return th__fail(TH_ERR_DATA, "th_load", "'%s': byteorder is no byte order", file->source->path);
+    if (entry->size >= sizeof text)
+        return th__fail(TH_ERR_DATA, "th_load", "'%s': byteorder is no byte order", file->source->path);
     TH__TRY(th__zip_read(&file->zip, entry, text));
     if (strcmp(text, "little") == 0) return TH_OK;
-    if (strcmp(text, "big") != 0) return th__fail(TH_ERR_DATA, "th_load", "'%s': byteorder is '%s', expected little or big", file->source->path, text);
+    if (strcmp(text, "big") != 0)
+        return th__fail(TH_ERR_DATA, "th_load", "'%s': byteorder is '%s', expected little or big", file->source->path, text);
     file->big_endian = true;
     return TH_OK;
 }
@@ -85,7 +88,9 @@ static th_status open_zip(th__torch_file *file)
         const th__zip_entry *entry = &file->zip.entries[i];
         if (is_storage(file, entry)) continue;
         file->verified[i] = true;
-        TH__TRY(entry == pickle ? read_pickle(file, entry) : entry == order ? check_byteorder(file, entry) : th__zip_verify(&file->zip, entry));
+        TH__TRY(entry == pickle  ? read_pickle(file, entry)
+                : entry == order ? check_byteorder(file, entry)
+                                 : th__zip_verify(&file->zip, entry));
     }
     return TH_OK;
 }
@@ -128,11 +133,13 @@ th_status th__storage_class(const th__torch_file *file, const th__node *type, co
     char name[80];
     *untyped = th__node_is_global(type, "torch.storage.UntypedStorage") || th__node_is_global(type, "torch.UntypedStorage");
     *dtype = NULL;
-    if (*untyped) *dtype = th__dtype_info_of(TH_UINT8);
+    if (*untyped)
+        *dtype = th__dtype_info_of(TH_UINT8);
     else if (type != NULL && type->kind == TH__NODE_GLOBAL && type->count > 6 && memcmp(type->v.text, "torch.", 6) == 0)
         *dtype = th__dtype_by_storage(type->v.text + 6, type->count - 6);
     if (*dtype != NULL) return TH_OK;
-    return th__fail(TH_ERR_DATA, "th_load", "'%s': storage class '%s' is not supported", file->source->path, th__node_show(type, name, sizeof name));
+    return th__fail(TH_ERR_DATA, "th_load", "'%s': storage class '%s' is not supported", file->source->path,
+                    th__node_show(type, name, sizeof name));
 }
 
 th_status th__torch_file_storage(const th__torch_file *file, const th__node *node, th__storage *out)
@@ -154,7 +161,8 @@ th_status th__torch_file_storage(const th__torch_file *file, const th__node *nod
     if (!file->is_zip) return th__legacy_storage_of(file, out);
 
     char name[128] = "data/";
-    if (key->count > sizeof name - 6 || memchr(key->v.text, '/', key->count) != NULL) return bad_storage(file, "its key is no record name");
+    if (key->count > sizeof name - 6 || memchr(key->v.text, '/', key->count) != NULL)
+        return bad_storage(file, "its key is no record name");
     memcpy(name + 5, key->v.text, key->count);
     out->entry = find_record(file, name, 5 + key->count);
     if (out->entry == NULL) return bad_storage(file, "its record is missing");

@@ -1,7 +1,8 @@
 /* checkpoint/format/zip.h: zip archives of uncompressed records, as torch.save writes them: 64-byte aligned, zip64 where needed.
  *
- * A writer adds a comment "cfabric crc32=<8 digits>" over every byte that is not record data (headers, padding, directory), so that together
- * with the records' own CRCs no bit of the file is unchecked. Archives without that comment (PyTorch's) are accepted. */
+ * A writer adds a comment "cfabric crc32=<8 digits>" over every byte that is not record data (headers, padding, directory), so
+ * that together with the records' own CRCs no bit of the file is unchecked. Archives without that comment (PyTorch's) are
+ * accepted. */
 #ifndef FABRIC_CHECKPOINT_ZIP_H
 #define FABRIC_CHECKPOINT_ZIP_H
 
@@ -15,7 +16,7 @@ typedef struct th__zip_entry {
     uint64_t data;    /* offset of the record in the source */
     uint64_t size;
     uint32_t crc;
-    bool compressed;  /* not readable here; `size` is what it takes in the file */
+    bool compressed; /* not readable here; `size` is what it takes in the file */
 } th__zip_entry;
 
 typedef struct th__zip {
@@ -25,8 +26,8 @@ typedef struct th__zip {
     char *names;
 } th__zip;
 
-/* Reads the directory of the archive that fills [offset, offset + length) of the source, and checks that every record lies inside it and that
- * none overlaps another. Damage is TH_ERR_DATA. On failure there is nothing to free. */
+/* Reads the directory of the archive that fills [offset, offset + length) of the source, and checks that every record lies inside
+ * it and that none overlaps another. Damage is TH_ERR_DATA. On failure there is nothing to free. */
 th_status th__zip_open(th__zip *zip, const th__source *source, uint64_t offset, uint64_t length);
 void th__zip_close(th__zip *zip);
 /* NULL if absent. */
@@ -46,7 +47,7 @@ typedef struct th__zip_record {
 
 typedef struct th__zip_writer {
     th__sink *sink;
-    uint64_t start; /* sink offset of the archive */
+    uint64_t start;       /* sink offset of the archive */
     th__buffer structure; /* every byte written that is no record data */
     th__zip_record *records;
     size_t count, capacity;

@@ -19,8 +19,8 @@ enum { CHECKSUMS_MATTER = 1 };
 typedef struct opening {
     th__zip *zip;
     const th__source *source;
-    uint64_t offset, length;         /* the archive within the source */
-    uint64_t end, directory, size;   /* relative to offset: end record, central directory and its bytes */
+    uint64_t offset, length;       /* the archive within the source */
+    uint64_t end, directory, size; /* relative to offset: end record, central directory and its bytes */
     uint64_t count;
     bool has_checksum;
     uint32_t checksum;
@@ -97,8 +97,10 @@ static th_status find_end(opening *o)
         o->directory = th__le32(end + 16);
         if (th__le16(end + 4) != 0 || th__le16(end + 6) != 0) status = DAMAGED(o, "a zip in several parts");
         if (status == TH_OK) status = read_comment(o, (const char *)end + TH__ZIP_END_SIZE, th__le16(end + 20));
-        if (status == TH_OK && (o->count == 0xffff || o->size == 0xffffffffu || o->directory == 0xffffffffu)) status = read_end64(o);
-        if (status == TH_OK && (o->directory > o->end || o->end - o->directory < o->size || o->count > o->size / TH__ZIP_CENTRAL_SIZE))
+        if (status == TH_OK && (o->count == 0xffff || o->size == 0xffffffffu || o->directory == 0xffffffffu))
+            status = read_end64(o);
+        if (status == TH_OK &&
+            (o->directory > o->end || o->end - o->directory < o->size || o->count > o->size / TH__ZIP_CENTRAL_SIZE))
             status = DAMAGED(o, "the zip directory does not fit into the file");
     }
     free(tail);
@@ -108,7 +110,8 @@ static th_status find_end(opening *o)
 /* ---------------------------------------------------------------- the directory */
 
 /* Fields that did not fit into 32 bits. */
-static th_status read_extra(const opening *o, const unsigned char *extra, size_t n, uint64_t *size, uint64_t *stored, uint64_t *header)
+static th_status read_extra(const opening *o, const unsigned char *extra, size_t n, uint64_t *size, uint64_t *stored,
+                            uint64_t *header)
 {
     while (n >= 4) {
         size_t length = th__le16(extra + 2);
@@ -159,15 +162,18 @@ static th_status read_local(opening *o, th__zip_entry *e)
     unsigned char head[TH__ZIP_LOCAL_SIZE];
     TH__TRY(read_at(o, e->header, head, sizeof head));
     size_t n_name = th__le16(head + 26), n_extra = th__le16(head + 28);
-    if (th__le32(head) != TH__ZIP_LOCAL || n_name != strlen(e->name)) return DAMAGED(o, "record '%.80s' is not where the zip directory says", e->name);
+    if (th__le32(head) != TH__ZIP_LOCAL || n_name != strlen(e->name))
+        return DAMAGED(o, "record '%.80s' is not where the zip directory says", e->name);
     char *name = th__malloc(n_name + 1);
     if (name == NULL) return th__pending();
     th_status status = read_at(o, e->header + TH__ZIP_LOCAL_SIZE, name, n_name);
-    if (status == TH_OK && memcmp(name, e->name, n_name) != 0) status = DAMAGED(o, "record '%.80s' has another name in its own header", e->name);
+    if (status == TH_OK && memcmp(name, e->name, n_name) != 0)
+        status = DAMAGED(o, "record '%.80s' has another name in its own header", e->name);
     free(name);
     TH__TRY(status);
     e->data = e->header + TH__ZIP_LOCAL_SIZE + n_name + n_extra;
-    if (e->data > o->directory || o->directory - e->data < e->size) return DAMAGED(o, "record '%.80s' reaches into the zip directory", e->name);
+    if (e->data > o->directory || o->directory - e->data < e->size)
+        return DAMAGED(o, "record '%.80s' reaches into the zip directory", e->name);
     return TH_OK;
 }
 
@@ -180,7 +186,10 @@ static int by_place(const void *a, const void *b)
     return 0;
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(((const th__zip_entry *)a)->name, ((const th__zip_entry *)b)->name); }
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const th__zip_entry *)a)->name, ((const th__zip_entry *)b)->name);
+}
 
 static th_status crc_range(const opening *o, uint64_t from, uint64_t to, unsigned char *piece, uint32_t *crc)
 {
@@ -207,7 +216,8 @@ static th_status check_structure(const opening *o)
     }
     if (status == TH_OK) status = crc_range(o, at, o->end + TH__ZIP_END_SIZE, piece, &crc);
     free(piece);
-    if (status == TH_OK && crc != o->checksum && CHECKSUMS_MATTER) status = DAMAGED(o, "the checksum of its zip headers is wrong");
+    if (status == TH_OK && crc != o->checksum && CHECKSUMS_MATTER)
+        status = DAMAGED(o, "the checksum of its zip headers is wrong");
     return status;
 }
 
@@ -226,7 +236,8 @@ static th_status check_entries(opening *o)
     }
     qsort(zip->entries, zip->count, sizeof *zip->entries, by_name);
     for (size_t i = 1; i < zip->count; i++)
-        if (strcmp(zip->entries[i].name, zip->entries[i - 1].name) == 0) return DAMAGED(o, "two records are called '%.80s'", zip->entries[i].name);
+        if (strcmp(zip->entries[i].name, zip->entries[i - 1].name) == 0)
+            return DAMAGED(o, "two records are called '%.80s'", zip->entries[i].name);
     return TH_OK;
 }
 
@@ -251,8 +262,8 @@ th_status th__zip_open(th__zip *zip, const th__source *source, uint64_t offset, 
     *zip = (th__zip){.source = source};
     opening o = {.zip = zip, .source = source, .offset = offset, .length = length};
     if (offset > source->size || source->size - offset < length)
-        return TH__FAIL(TH_ERR_DATA, "'%s' is truncated: an archive of %llu bytes at %llu is wanted, the file has %llu", source->path,
-                        (unsigned long long)length, (unsigned long long)offset, (unsigned long long)source->size);
+        return TH__FAIL(TH_ERR_DATA, "'%s' is truncated: an archive of %llu bytes at %llu is wanted, the file has %llu",
+                        source->path, (unsigned long long)length, (unsigned long long)offset, (unsigned long long)source->size);
     th_status status = find_end(&o);
     if (status == TH_OK) status = read_directory(&o);
     if (status != TH_OK) th__zip_close(zip);
@@ -274,13 +285,14 @@ const th__zip_entry *th__zip_find(const th__zip *zip, const char *name)
 
 static th_status refuse_compressed(const th__zip *zip, const th__zip_entry *entry)
 {
-    return TH__FAIL(TH_ERR_DATA, "'%s': record '%.80s' is compressed; PyTorch writes checkpoints uncompressed", zip->source->path, entry->name);
+    return TH__FAIL(TH_ERR_DATA, "'%s': record '%.80s' is compressed; PyTorch writes checkpoints uncompressed", zip->source->path,
+                    entry->name);
 }
 
 static th_status wrong_crc(const th__zip *zip, const th__zip_entry *entry, uint32_t crc)
 {
-    return TH__FAIL(TH_ERR_DATA, "'%s' is damaged: record '%.80s' has checksum %08x, %08x is expected", zip->source->path, entry->name, crc,
-                    entry->crc);
+    return TH__FAIL(TH_ERR_DATA, "'%s' is damaged: record '%.80s' has checksum %08x, %08x is expected", zip->source->path,
+                    entry->name, crc, entry->crc);
 }
 
 th_status th__zip_read(const th__zip *zip, const th__zip_entry *entry, void *out)

@@ -74,7 +74,10 @@ static th_status begin_record(th__zip_writer *writer, const char *name, uint64_t
     return put_local_header(writer, &writer->records[writer->count - 1]);
 }
 
-th_status th__zip_add_begin(th__zip_writer *writer, const char *name, uint64_t size) { return begin_record(writer, name, size, 0); }
+th_status th__zip_add_begin(th__zip_writer *writer, const char *name, uint64_t size)
+{
+    return begin_record(writer, name, size, 0);
+}
 
 th_status th__zip_add_piece(th__zip_writer *writer, const void *data, uint64_t size)
 {

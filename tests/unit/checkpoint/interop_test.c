@@ -1,4 +1,5 @@
-/* interop_test.c: files that this machine's PyTorch writes are read, and what we write PyTorch reads. Skipped, with a word, without it. */
+/* interop_test.c: files that this machine's PyTorch writes are read, and what we write PyTorch reads. Skipped, with a word,
+ * without it. */
 #include "checkpoint_python.h"
 
 static bool ends_with(const char *name, const char *end)
@@ -7,7 +8,8 @@ static bool ends_with(const char *name, const char *end)
     return n >= m && strcmp(name + n - m, end) == 0;
 }
 
-/* Python writes, C reads and writes again, Python compares: values, tensors bit by bit, strides and sharing; also with mmap=True. */
+/* Python writes, C reads and writes again, Python compares: values, tensors bit by bit, strides and sharing; also with mmap=True.
+ */
 static void test_python_to_c_and_back(void **state)
 {
     run_script("make", *state);
@@ -35,9 +37,10 @@ static void test_python_to_c_and_back(void **state)
 static void test_what_must_be_refused(void **state)
 {
     static const char *const cases[][2] = {
-        {"custom.refuse", "__main__.Custom"}, {"whole_model.refuse", "torch.nn.modules.container.Sequential"},
-        {"function.refuse", "builtins.print"}, {"compressed.refuse", "compressed"}, {"cyclic.refuse", "contains itself"},
-        {"bigint.refuse", "64 bits"}, {"laughs.refuse", "shared too often"}, {"script.refuse", "TorchScript"},
+        {"custom.refuse", "__main__.Custom"},  {"whole_model.refuse", "torch.nn.modules.container.Sequential"},
+        {"function.refuse", "builtins.print"}, {"compressed.refuse", "compressed"},
+        {"cyclic.refuse", "contains itself"},  {"bigint.refuse", "64 bits"},
+        {"laughs.refuse", "shared too often"}, {"script.refuse", "TorchScript"},
     };
     run_script("make", *state);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -1,5 +1,6 @@
-/* kill_test.c: processes killed while they save: the file is always a whole one, never older than the last save that was acknowledged, and at
- * most one temporary file remains. The children use the writer without libtorch, so they can be forked in milliseconds. */
+/* kill_test.c: processes killed while they save: the file is always a whole one, never older than the last save that was
+ * acknowledged, and at most one temporary file remains. The children use the writer without libtorch, so they can be forked in
+ * milliseconds. */
 #include "checkpoint_support.h"
 
 #include "checkpoint/format/pickle_write.h"
@@ -84,13 +85,15 @@ static void test_500_kills(void **state)
         usleep((useconds_t)(seed % 12000));
         kill(pid, SIGKILL);
         int status;
-        while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
+        while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+        }
         assert_true(WIFSIGNALED(status));
         while (read(told[0], &n, sizeof n) == sizeof n) newest = n;
         close(told[0]);
         if (count_files(*state) > 1) during++; /* it died inside a save */
         uint32_t found = read_generation(path);
-        if (found < newest || found > newest + 1) fail_msg("kill %d: generation %u was acknowledged, %u is in the file", kills, newest, found);
+        if (found < newest || found > newest + 1)
+            fail_msg("kill %d: generation %u was acknowledged, %u is in the file", kills, newest, found);
         newest = found;
     }
     assert_true(count_files(*state) <= 2);

@@ -6,13 +6,15 @@
 /* The same tensors as flat() in checkpoint.py. */
 static th_value *flat(void)
 {
-    static const th_dtype dtypes[] = {TH_BOOL, TH_UINT8, TH_INT8, TH_INT16, TH_FLOAT16, TH_BFLOAT16, TH_INT32, TH_FLOAT32, TH_COMPLEX64, TH_FLOAT64, TH_INT64};
+    static const th_dtype dtypes[] = {TH_BOOL,  TH_UINT8,   TH_INT8,      TH_INT16,   TH_FLOAT16, TH_BFLOAT16,
+                                      TH_INT32, TH_FLOAT32, TH_COMPLEX64, TH_FLOAT64, TH_INT64};
     TH_SCOPE();
     th_value *v = th_value_dict();
     int64_t bits[6] = {0, 1, 0, 1, 0, 1};
     th_tensor *base = th_tensor_from(bits, TH_INTS(2, 3), TH_INT64);
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
-        th_value_set(v, th_dtype_name(dtypes[i]), th_value_tensor(th_call("aten::to.dtype", TH_A(base), {.kind = TH_ARG_DTYPE, .v.dtype = dtypes[i]})));
+        th_value_set(v, th_dtype_name(dtypes[i]),
+                     th_value_tensor(th_call("aten::to.dtype", TH_A(base), {.kind = TH_ARG_DTYPE, .v.dtype = dtypes[i]})));
     th_value_set(v, "scalar", th_value_tensor(th_tensor_scalar(TH_S(1.0), TH_FLOAT32)));
     th_value_set(v, "none", th_value_tensor(th_call("aten::zeros", TH_A_INTS(TH_INTS(0)))));
     th_value_set(v, "rows", th_value_tensor(th_call("aten::zeros", TH_A_INTS(TH_INTS(2, 0)))));
@@ -26,7 +28,8 @@ static void test_equal_to_the_reference_library(void **state)
     th_value_set(metadata, "format", th_value_string("pt \"\xc3\xa9\n\\"));
     assert_int_equal(th_safetensors_save(v, path, metadata), TH_OK);
     size_t ours_size, theirs_size;
-    unsigned char *ours = slurp(path, &ours_size), *theirs = slurp(TEST_SOURCE_DIR "/tests/golden/checkpoint/reference.safetensors", &theirs_size);
+    unsigned char *ours = slurp(path, &ours_size),
+                  *theirs = slurp(TEST_SOURCE_DIR "/tests/golden/checkpoint/reference.safetensors", &theirs_size);
     assert_int_equal(ours_size, theirs_size);
     assert_memory_equal(ours, theirs, ours_size);
     free(ours);
@@ -34,7 +37,8 @@ static void test_equal_to_the_reference_library(void **state)
     th_value *back = th_safetensors_load(path);
     assert_non_null(back);
     assert_int_equal(th_value_size(back), th_value_size(v));
-    for (size_t i = 0; i < th_value_size(v); i++) assert_true(th_value_equal(th_value_at(v, i), th_value_get(back, th_value_key_at(v, i, NULL))));
+    for (size_t i = 0; i < th_value_size(v); i++)
+        assert_true(th_value_equal(th_value_at(v, i), th_value_get(back, th_value_key_at(v, i, NULL))));
     th_safetensors *file = th_safetensors_open(path);
     th_value *again = th_safetensors_metadata(file);
     assert_true(th_value_equal(metadata, again));
@@ -51,7 +55,8 @@ static void test_the_reference_library_reads_ours(void **state)
     th_value *v = flat();
     assert_int_equal(th_safetensors_save(v, scratch(*state, "x.safetensors"), NULL), TH_OK);
     th_value_free(v);
-    snprintf(command, sizeof command, "timeout 60 '%s/.venv/bin/python' '%s/tests/golden/checkpoint.py' safetensors '%s' >/dev/null 2>&1", TEST_SOURCE_DIR,
+    snprintf(command, sizeof command,
+             "timeout 60 '%s/.venv/bin/python' '%s/tests/golden/checkpoint.py' safetensors '%s' >/dev/null 2>&1", TEST_SOURCE_DIR,
              TEST_SOURCE_DIR, (char *)*state);
     int status = access(TEST_SOURCE_DIR "/.venv/bin/python", X_OK) == 0 ? system(command) : 77 << 8;
     if (WEXITSTATUS(status) == 77) {
@@ -118,7 +123,11 @@ static void write_raw(const char *path, const char *json, size_t n_json, size_t 
 static void test_every_rule(void **state)
 {
 #define T(dtype, shape, offsets) "{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
-    static const struct { const char *json; size_t data; const char *says; } cases[] = {
+    static const struct {
+        const char *json;
+        size_t data;
+        const char *says;
+    } cases[] = {
         {"{\"a\":" T("F32", "[1000,1000]", "[0,4]") "}", 4, "by its shape"},
         {"{\"a\":" T("F32", "[1]", "[0,4]") ",\"b\":" T("F32", "[1]", "[2,6]") "}", 6, "although"},
         {"{\"a\":" T("F32", "[1]", "[0,4]") ",\"b\":" T("F32", "[1]", "[8,12]") "}", 12, "hole"},
@@ -187,7 +196,9 @@ static void test_unknown_dtypes(void **state)
     TH_SCOPE();
     for (size_t i = 0; i < 4; i++) {
         char json[300];
-        snprintf(json, sizeof json, "{\"odd\":{\"dtype\":\"%s\",\"shape\":[9],\"data_offsets\":[0,4]},\"good\":" T("F32", "[1]", "[4,8]") "}", names[i]);
+        snprintf(json, sizeof json,
+                 "{\"odd\":{\"dtype\":\"%s\",\"shape\":[9],\"data_offsets\":[0,4]},\"good\":" T("F32", "[1]", "[4,8]") "}",
+                 names[i]);
         write_raw(path, json, strlen(json), 8);
         th_safetensors *file = th_safetensors_open(path);
         assert_non_null(file);
@@ -224,8 +235,14 @@ static void test_every_truncation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(test_equal_to_the_reference_library), CASE(test_the_reference_library_reads_ours), CASE(test_lazy_tensors_outlive_the_file),
-        CASE(test_what_cannot_be_written), CASE(test_every_rule), CASE(test_padding), CASE(test_unknown_dtypes), CASE(test_every_truncation),
+        CASE(test_equal_to_the_reference_library),
+        CASE(test_the_reference_library_reads_ours),
+        CASE(test_lazy_tensors_outlive_the_file),
+        CASE(test_what_cannot_be_written),
+        CASE(test_every_rule),
+        CASE(test_padding),
+        CASE(test_unknown_dtypes),
+        CASE(test_every_truncation),
     };
     return cmocka_run_group_tests_name("safetensors", tests, NULL, NULL);
 }

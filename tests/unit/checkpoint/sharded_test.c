@@ -1,4 +1,5 @@
-/* sharded_test.c: sharded folders: written as two ranks would, read back in other pieces, consolidated, exchanged with PyTorch. */
+/* sharded_test.c: sharded folders: written as two ranks would, read back in other pieces, consolidated, exchanged with PyTorch.
+ */
 #include "checkpoint_python.h"
 
 #include "checkpoint/format/consolidate.h"
@@ -46,9 +47,10 @@ static th_value *write_rank(const char *folder, int rank, int number)
     assert_non_null(shard);
     th_tensor *weight = iota(20, TH_INTS(5, 4), TH_FLOAT32), *grid = iota(24, TH_INTS(4, 6), TH_INT64);
     add_rows(shard, path_of("model", "layer.weight", NULL, NULL), weight, rank == 0 ? 0 : 3, rank == 0 ? 3 : 2);
-    add_rows(shard, path_of("model", "layer.bias", NULL, NULL), iota(7, TH_INTS(7), TH_BFLOAT16), rank == 0 ? 0 : 4, rank == 0 ? 4 : 3);
-    add_rows(shard, path_of("optimizer", "state", "layer.weight", "exp_avg"), th_call("aten::mul.Scalar", TH_A(weight), TH_A_SCALAR(TH_S(2))),
-             rank == 0 ? 0 : 3, rank == 0 ? 3 : 2);
+    add_rows(shard, path_of("model", "layer.bias", NULL, NULL), iota(7, TH_INTS(7), TH_BFLOAT16), rank == 0 ? 0 : 4,
+             rank == 0 ? 4 : 3);
+    add_rows(shard, path_of("optimizer", "state", "layer.weight", "exp_avg"),
+             th_call("aten::mul.Scalar", TH_A(weight), TH_A_SCALAR(TH_S(2))), rank == 0 ? 0 : 3, rank == 0 ? 3 : 2);
     for (int64_t half = 0; half < 2; half++) { /* tensor parallelism: four corners */
         th_tensor *corner = th_call("aten::narrow", TH_A(grid), TH_A_INT(0), TH_A_INT(rank * 2), TH_A_INT(2));
         corner = th_call("aten::narrow", TH_A(corner), TH_A_INT(1), TH_A_INT(half * 3), TH_A_INT(3));
@@ -58,7 +60,8 @@ static th_value *write_rank(const char *folder, int rank, int number)
     }
     if (rank == 0) {
         th_value *path = path_of("model", "empty", NULL, NULL);
-        assert_int_equal(th__shard_add(shard, path, th_call("aten::zeros", TH_A_INTS(TH_INTS(0, 3))), TH_INTS(0, 3), TH_INTS(0, 0)), TH_OK);
+        assert_int_equal(
+            th__shard_add(shard, path, th_call("aten::zeros", TH_A_INTS(TH_INTS(0, 3))), TH_INTS(0, 3), TH_INTS(0, 0)), TH_OK);
         th_value_free(path);
         path = path_of("optimizer", "state", "layer.weight", "step");
         assert_int_equal(th__shard_add(shard, path, th_tensor_scalar(TH_S(5.0), TH_FLOAT32), TH_NO_INTS, TH_NO_INTS), TH_OK);
@@ -124,7 +127,8 @@ static void check_shards(const char *folder)
         for (int64_t left = 0; left < 6; left++)
             for (int64_t height = 1; top + height <= 4; height++)
                 for (int64_t width = 1; left + width <= 6; width += 2) {
-                    const int64_t *g = th_data_ptr(th__shards_read(shards, "model.grid", TH_INTS(top, left), TH_INTS(height, width)));
+                    const int64_t *g =
+                        th_data_ptr(th__shards_read(shards, "model.grid", TH_INTS(top, left), TH_INTS(height, width)));
                     for (int64_t i = 0; i < height * width; i++) assert_int_equal(g[i], (top + i / width) * 6 + left + i % width);
                 }
     assert_int_equal(th_size(th__shards_read(shards, "model.empty", TH_INTS(0, 0), TH_INTS(0, 3)), 1), 3);
@@ -220,7 +224,8 @@ static void test_consolidated(void **state)
     const int64_t *grid = th_data_ptr(th_value_as_tensor(th_value_get(model, "grid")));
     for (int i = 0; i < 24; i++) assert_int_equal(grid[i], i);
     assert_int_equal(th_value_as_int(th_value_get(all, "epoch"), 0), 3);
-    assert_ptr_equal(th_storage_id(th_value_as_tensor(th_value_at(pair, 0))), th_storage_id(th_value_as_tensor(th_value_at(pair, 1))));
+    assert_ptr_equal(th_storage_id(th_value_as_tensor(th_value_at(pair, 0))),
+                     th_storage_id(th_value_as_tensor(th_value_at(pair, 1))));
     th_value *group = th_value_at(th_value_get(th_value_get(all, "optimizer"), "param_groups"), 0);
     assert_int_equal(th_value_size(th_value_get(group, "params")), 2);
     th_value_free(all);
@@ -245,7 +250,8 @@ static void test_we_read_pythons(void **state)
 
 static void test_damage_is_found(void **state)
 {
-    char *folder = scratch(*state, "damaged"), *output = scratch(*state, "damaged.out"), *data = scratch(*state, "damaged/__1_0.distcp");
+    char *folder = scratch(*state, "damaged"), *output = scratch(*state, "damaged.out"),
+         *data = scratch(*state, "damaged/__1_0.distcp");
     char *index = scratch(*state, "damaged/.metadata");
     save(folder, 3);
     size_t size, n_index;
@@ -332,9 +338,15 @@ static void test_command(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(test_written_and_read_in_other_pieces), CASE(test_saving_again_keeps_foreign_files_and_removes_old_shards),
-        CASE(test_an_interrupted_save_leaves_the_old_checkpoint), CASE(test_full_over_sharded_and_back), CASE(test_consolidated),
-        CASE(test_python_reads_ours), CASE(test_we_read_pythons), CASE(test_damage_is_found), CASE(test_command),
+        CASE(test_written_and_read_in_other_pieces),
+        CASE(test_saving_again_keeps_foreign_files_and_removes_old_shards),
+        CASE(test_an_interrupted_save_leaves_the_old_checkpoint),
+        CASE(test_full_over_sharded_and_back),
+        CASE(test_consolidated),
+        CASE(test_python_reads_ours),
+        CASE(test_we_read_pythons),
+        CASE(test_damage_is_found),
+        CASE(test_command),
     };
     return cmocka_run_group_tests_name("sharded", tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* state_test.c: what fabric_save and fabric_load do with states: live objects, filters, strictness, the rest; saves in the background. */
+/* state_test.c: what fabric_save and fabric_load do with states: live objects, filters, strictness, the rest; saves in the
+ * background. */
 #include "checkpoint_support.h"
 
 #include "checkpoint/internal.h"
@@ -7,7 +8,10 @@
 
 /* ---------------------------------------------------------------- a stateful object of the user's own */
 
-typedef struct counter { int64_t value; bool refuse; } counter;
+typedef struct counter {
+    int64_t value;
+    bool refuse;
+} counter;
 
 static th_value *counter_state(void *object)
 {
@@ -55,8 +59,8 @@ static void test_in_place_load_and_nothing_left(void **state)
     th_module *model = th_nn_linear(3, 2);
     th_optimizer *optimizer = th_optim_sgd(th_parameters(model), .lr = 0.5, .momentum = 0.9);
     fill(model, 1.5);
-    th_value *mine = TH_STATE({"model", th_state(model)}, {"optimizer", th_state(optimizer)}, {"counter", th_value_object(&counter_ops, &c)},
-                              {"epoch", th_state(4)}, {"name", th_state("run")});
+    th_value *mine = TH_STATE({"model", th_state(model)}, {"optimizer", th_state(optimizer)},
+                              {"counter", th_value_object(&counter_ops, &c)}, {"epoch", th_state(4)}, {"name", th_state("run")});
     th_value *saved = through_file(scratch(*state, "all.pt"), mine);
     assert_int_equal(th_value_size(saved), 5);
     assert_non_null(th_value_get(th_value_get(saved, "model"), "weight")); /* a state dict without prefix */
@@ -121,7 +125,8 @@ static void test_objects_inside_containers(void **state)
     th_value *list = th_value_list(), *wrong = th_value_list();
     th_value_append(list, th_value_object(&counter_ops, &a));
     th_value_append(list, th_value_object(&counter_ops, &b));
-    th_value *mine = TH_STATE({"counters", list}, {"deep", TH_STATE({"a", th_value_object(&counter_ops, &a)}, {"n", th_state(3)})});
+    th_value *mine =
+        TH_STATE({"counters", list}, {"deep", TH_STATE({"a", th_value_object(&counter_ops, &a)}, {"n", th_state(3)})});
     th_value *saved = through_file(scratch(*state, "nested.pt"), mine);
     a.value = b.value = 0;
     assert_int_equal(th__state_from_plain(mine, saved, true), TH_OK);
@@ -173,8 +178,19 @@ static void test_empty_state_and_bare_state(void **state)
 
 /* ---------------------------------------------------------------- filters */
 
-static bool none(const char *name, th_value *item, void *user) { (void)name; (void)item; (void)user; return false; }
-static bool weights(const char *name, th_value *item, void *user) { (void)item; (void)user; return strstr(name, "weight") != NULL; }
+static bool none(const char *name, th_value *item, void *user)
+{
+    (void)name;
+    (void)item;
+    (void)user;
+    return false;
+}
+static bool weights(const char *name, th_value *item, void *user)
+{
+    (void)item;
+    (void)user;
+    return strstr(name, "weight") != NULL;
+}
 
 static void test_filters(void **state)
 {
@@ -208,14 +224,16 @@ static void test_background_saves_are_snapshots(void **state)
     char *path = scratch(*state, "async.pt");
     TH_SCOPE();
     th_tensor *t = th_call("aten::ones", TH_A_INTS(TH_INTS(1 << 20)));
-    th_value *v = TH_STATE({"t", th_state(t)}, {"view", th_state(th_call("aten::narrow", TH_A(t), TH_A_INT(0), TH_A_INT(5), TH_A_INT(2)))});
+    th_value *v =
+        TH_STATE({"t", th_state(t)}, {"view", th_state(th_call("aten::narrow", TH_A(t), TH_A_INT(0), TH_A_INT(5), TH_A_INT(2)))});
     assert_int_equal(th__checkpoint_write_async(path, v), TH_OK);
     th_call("aten::zero_", TH_A(t)); /* training goes on at once */
     assert_int_equal(th__checkpoint_wait(), TH_OK);
     assert_int_equal(th__checkpoint_wait(), TH_OK);
     th_value *back = th_load(path);
     assert_true(th_item(th_call("aten::sum", TH_A(th_value_as_tensor(th_value_get(back, "t"))))) == 1 << 20);
-    assert_ptr_equal(th_storage_id(th_value_as_tensor(th_value_get(back, "t"))), th_storage_id(th_value_as_tensor(th_value_get(back, "view"))));
+    assert_ptr_equal(th_storage_id(th_value_as_tensor(th_value_get(back, "t"))),
+                     th_storage_id(th_value_as_tensor(th_value_get(back, "view"))));
     th_value_free(back);
     for (int i = 0; i < 5; i++) assert_int_equal(th__checkpoint_write_async(path, v), TH_OK); /* one after the other */
     assert_int_equal(th__checkpoint_wait(), TH_OK);
@@ -243,9 +261,15 @@ static void test_background_errors_come_at_the_next_call(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(test_in_place_load_and_nothing_left), CASE(test_what_was_not_asked_for_is_returned), CASE(test_missing_keys),
-        CASE(test_objects_inside_containers), CASE(test_failing_objects_name_their_key), CASE(test_empty_state_and_bare_state), CASE(test_filters),
-        CASE(test_background_saves_are_snapshots), CASE(test_background_errors_come_at_the_next_call),
+        CASE(test_in_place_load_and_nothing_left),
+        CASE(test_what_was_not_asked_for_is_returned),
+        CASE(test_missing_keys),
+        CASE(test_objects_inside_containers),
+        CASE(test_failing_objects_name_their_key),
+        CASE(test_empty_state_and_bare_state),
+        CASE(test_filters),
+        CASE(test_background_saves_are_snapshots),
+        CASE(test_background_errors_come_at_the_next_call),
     };
     return cmocka_run_group_tests_name("state", tests, NULL, NULL);
 }

@@ -37,8 +37,8 @@ static void test_values_round_trip(void **state)
 
 static void test_every_dtype(void **state)
 {
-    static const th_dtype dtypes[] = {TH_UINT8, TH_INT8, TH_INT16, TH_INT32, TH_INT64, TH_FLOAT16, TH_FLOAT32, TH_FLOAT64,
-                                      TH_COMPLEX64, TH_COMPLEX128, TH_BOOL, TH_BFLOAT16};
+    static const th_dtype dtypes[] = {TH_UINT8,   TH_INT8,    TH_INT16,     TH_INT32,      TH_INT64, TH_FLOAT16,
+                                      TH_FLOAT32, TH_FLOAT64, TH_COMPLEX64, TH_COMPLEX128, TH_BOOL,  TH_BFLOAT16};
     char *path = scratch(*state, "dtypes.pt");
     TH_SCOPE();
     th_value *all = th_value_dict();
@@ -136,7 +136,11 @@ static void test_lazily_conjugated_tensors_are_saved_resolved(void **state)
 
 /* ---------------------------------------------------------------- what cannot be saved */
 
-static th_value *give_nothing(void *object) { (void)object; return th_value_none(); }
+static th_value *give_nothing(void *object)
+{
+    (void)object;
+    return th_value_none();
+}
 
 static void test_what_cannot_be_saved(void **state)
 {
@@ -232,7 +236,11 @@ static void test_random_garbage_never_crashes(void **state)
 
 static void test_impostors_are_named(void **state)
 {
-    static const struct { const char *contents; size_t size; const char *says; } cases[] = {
+    static const struct {
+        const char *contents;
+        size_t size;
+        const char *says;
+    } cases[] = {
         {"", 0, "empty"},
         {"<!DOCTYPE html>\n<html><body>Sign in</body></html>", 49, "HTML"},
         {"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 3\n", 63, "Git LFS"},
@@ -266,12 +274,14 @@ static void test_large_files(void **state)
     th_set_num_threads(3);
     TH_SCOPE();
     th_value *v = th_value_list();
-    for (int i = 0; i < 12; i++) th_value_append(v, th_value_tensor(th_call("aten::full", TH_A_INTS(TH_INTS(1 << 20)), TH_A_SCALAR(TH_S((double)i)))));
+    for (int i = 0; i < 12; i++)
+        th_value_append(v, th_value_tensor(th_call("aten::full", TH_A_INTS(TH_INTS(1 << 20)), TH_A_SCALAR(TH_S((double)i)))));
     th_value_append(v, th_value_tensor(th_value_as_tensor(th_value_at(v, 3))));
     assert_int_equal(th_save(v, path), TH_OK);
     th_value *back = th_load(path);
     assert_true(th_value_equal(v, back));
-    assert_ptr_equal(th_storage_id(th_value_as_tensor(th_value_at(back, 3))), th_storage_id(th_value_as_tensor(th_value_at(back, 12))));
+    assert_ptr_equal(th_storage_id(th_value_as_tensor(th_value_at(back, 3))),
+                     th_storage_id(th_value_as_tensor(th_value_at(back, 12))));
     th_value_free(back);
     FILE *file = fopen(path, "r+b");
     fseek(file, 30 << 20, SEEK_SET);
@@ -347,11 +357,21 @@ static void test_loading_does_not_leak(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(test_values_round_trip), CASE(test_every_dtype), CASE(test_sharing_and_strides_are_kept),
-        CASE(test_a_view_saves_no_more_than_it_reaches), CASE(test_requires_grad_is_kept_and_loaded_tensors_train),
-        CASE(test_lazily_conjugated_tensors_are_saved_resolved), CASE(test_what_cannot_be_saved), CASE(test_every_truncation_is_an_error),
-        CASE(test_every_flipped_bit_is_found), CASE(test_random_garbage_never_crashes), CASE(test_impostors_are_named),
-        CASE(test_large_files), CASE(test_file_size_limit), CASE(test_folders_are_made_and_folders_are_refused), CASE(test_loading_does_not_leak),
+        CASE(test_values_round_trip),
+        CASE(test_every_dtype),
+        CASE(test_sharing_and_strides_are_kept),
+        CASE(test_a_view_saves_no_more_than_it_reaches),
+        CASE(test_requires_grad_is_kept_and_loaded_tensors_train),
+        CASE(test_lazily_conjugated_tensors_are_saved_resolved),
+        CASE(test_what_cannot_be_saved),
+        CASE(test_every_truncation_is_an_error),
+        CASE(test_every_flipped_bit_is_found),
+        CASE(test_random_garbage_never_crashes),
+        CASE(test_impostors_are_named),
+        CASE(test_large_files),
+        CASE(test_file_size_limit),
+        CASE(test_folders_are_made_and_folders_are_refused),
+        CASE(test_loading_does_not_leak),
     };
     return cmocka_run_group_tests_name("torch_file", tests, NULL, NULL);
 }
