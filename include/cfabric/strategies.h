@@ -36,5 +36,10 @@ FABRIC_API th_status fabric_strategy_ddp_join(fabric_strategy *strategy);
 /** The same for a Fabric: call it after the training loop of every epoch when ranks may have different numbers of batches. */
 FABRIC_API th_status fabric_join(fabric *fab);
 
+/** Whether all ranks see the same file system under `path` (NULL: the working directory). True for one process and for remote
+ * addresses ("s3://..."), false when the path differs between ranks; one that some rank lacks is TH_ERR_NOT_FOUND. Every rank calls it.
+ * `timeout`: seconds for rank 0's probe file to appear; 0: 3. */
+FABRIC_API bool fabric_strategy_is_shared_filesystem(fabric_strategy *strategy, const char *path, double timeout);
+
 TH_END_DECLS
 #endif

@@ -95,6 +95,11 @@ th_status th__call_wait(th__call *call, th__work *work, th__comm_error *error)
 {
     if (!work) return call_failed(call, error, error->status == TH_ERR_TIMEOUT);
     th_process_group *group = call->group;
+    if (!group->caps.host_only) { /* NCCL orders streams and has its own watchdog; a wait that times out would abort it */
+        bool ok = th__work_wait(work, 0, error);
+        th__work_free(work);
+        return ok ? TH_OK : call_failed(call, error, error->status == TH_ERR_TIMEOUT);
+    }
     int64_t slice = group->timeout_ms < FIRST_SLICE_MS ? group->timeout_ms : FIRST_SLICE_MS;
     bool done = th__work_wait(work, slice, error);
     if (!done && !th__work_is_completed(work)) {

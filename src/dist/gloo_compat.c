@@ -35,8 +35,8 @@ static bool reduces(th_process_group *group, th_dtype dtype)
 
 th_status th__compat_probe(th_process_group *group)
 {
-    bool gloo = strcmp(group->backend, "gloo") == 0;
-    group->caps = (th__comm_caps){.host_only = gloo, .half = true, .bfloat16 = true};
+    bool gloo = strcmp(group->backend, "gloo") == 0, nccl = strcmp(group->backend, "nccl") == 0;
+    group->caps = (th__comm_caps){.host_only = gloo, .half = nccl, .bfloat16 = nccl};
     if (!gloo || !group->comm) return TH_OK;
     group->caps.half = reduces(group, TH_FLOAT16);
     group->caps.bfloat16 = reduces(group, TH_BFLOAT16);

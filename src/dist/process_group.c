@@ -27,6 +27,7 @@ static th_process_group *group_new(const char *name, const char *backend, int ra
     snprintf(group->backend, sizeof group->backend, "%s", backend);
     group->rank = rank;
     group->size = size;
+    group->caps.host_only = strcmp(backend, "gloo") == 0;
     group->device = strcmp(backend, "nccl") == 0 ? TH_CUDA(-1) : TH_CPU;
     for (int i = 0; i < size; i++) group->ranks[i] = i;
     group->next = all_groups;

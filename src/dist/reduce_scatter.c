@@ -68,7 +68,7 @@ th_tensor *th__compat_reduce_scatter(th__call *call, th_tensor *input, th_reduce
     }
     for (int64_t i = 0; i < n; i++) sizes[i + 1] = all.data[i];
     sizes[1] /= group->size;
-    if (!group->caps.host_only) { /* NCCL has it */
+    if (strcmp(group->backend, "nccl") == 0) {
         result = th_empty_memory_format((th_ints){sizes + 1, (size_t)n}, .dtype = dtype, .device = th_device_of(dense));
         if (result && th_numel(result) > 0)
             th__call_wait(call, th__comm_reduce_scatter(group->comm, result, dense, (th__comm_op)op, &error), &error);

@@ -81,6 +81,8 @@ static th_status fill_unused(th_ddp *ddp, th__param *param)
 /* Parameters that cannot get a gradient in this backward are ready from the start. */
 static th_status begin(th_ddp *ddp)
 {
+    th_process_group *group = ddp->group;
+    if (!th__group_enter(&group, "backward")) return th__pending();
     reset(ddp);
     TH__TRY(agree(ddp));
     ddp->running = true;

@@ -187,13 +187,58 @@ static void world_of_one(int rank, int world)
     leave();
 }
 
+/* A program may end anywhere: inside a hook, with everything open, with a tensor in a global. */
+static th_tensor *kept;
+
+static th_status leaving_hook(th_tensor *leaf, void *user)
+{
+    (void)leaf, (void)user;
+    exit(0);
+}
+
+static void exit_in_backward(int rank, int world)
+{
+    (void)world;
+    join();
+    th_module *m = mlp(0);
+    th_ddp *ddp = th_ddp_new(m);
+    TH_SCOPE();
+    backward(forward(ddp, m, rows(rank, 4)));
+    kept = th_keep(th_ones(TH_INTS(3)));
+    th_hook *hook = th_register_post_accumulate_grad_hook(th_module_parameter(m, "0.weight"), leaving_hook, NULL);
+    RANK_CHECK(hook != NULL);
+    th_backward(th_mean(forward(ddp, m, rows(rank, 4))));
+    RANK_CHECK(false);
+}
+
+/* The reverse order of the usual one, twice, and everything afterwards is an error or an identity. */
+static void odd_endings(int rank, int world)
+{
+    (void)rank;
+    join();
+    th_module *m = mlp(0);
+    th_ddp *ddp = th_ddp_new(m);
+    TH_SCOPE();
+    th_dist_destroy_process_group(NULL);
+    th_dist_destroy_process_group(NULL);
+    RANK_CHECK(th_backward(th_mean(forward(ddp, m, rows(0, 4)))) == TH_ERR_RUNTIME && strstr(th_error_message(), "destroyed"));
+    th_error_clear();
+    th_module_free(m);
+    th_ddp_free(ddp);
+    th_tensor *t = th_ones(TH_INTS(2));
+    RANK_CHECK(th_dist_all_reduce(t) == TH_OK && th_item(th_sum(t)) == 2 && world == 2);
+    th_dist_destroy_process_group(NULL);
+}
+
 static const ranks_case cases[] = {{"hooks", comm_hooks}, {"half", half_gradients}, {"buffers", buffers}, {"joining", joining},
-                                   {"step_more", one_step_more}, {"one", world_of_one}};
+                                   {"step_more", one_step_more}, {"exit_in_backward", exit_in_backward}, {"odd_endings", odd_endings}, {"one", world_of_one}};
 
 CASE(hooks)
 CASE(half)
 CASE(buffers)
 CASE(step_more)
+CASE(exit_in_backward)
+CASE(odd_endings)
 static void test_one(void **state) { (void)state; run_ranks("one", 1); }
 static void test_joining(void **state) { (void)state; run_ranks("joining", 2); run_ranks("joining", 3); }
 
@@ -202,6 +247,6 @@ int main(void)
     ranks_main(cases, sizeof cases / sizeof *cases);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hooks), cmocka_unit_test(test_half), cmocka_unit_test(test_buffers),
-        cmocka_unit_test(test_joining), cmocka_unit_test(test_step_more), cmocka_unit_test(test_one)};
+        cmocka_unit_test(test_joining), cmocka_unit_test(test_step_more), cmocka_unit_test(test_exit_in_backward), cmocka_unit_test(test_odd_endings), cmocka_unit_test(test_one)};
     return cmocka_run_group_tests_name("dist_ddp_more", tests, NULL, NULL);
 }

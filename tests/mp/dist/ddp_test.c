@@ -48,6 +48,17 @@ static void equals_one_process(int rank, int world)
     leave();
 }
 
+/* Without the comparisons before each call nothing else changes. */
+static void unchecked(int rank, int world)
+{
+    RANK_CHECK(th_dist_init_process_group(.timeout = 15, .check = false) == TH_OK);
+    train_against_one(rank, world, (struct th_ddp_args){.bucket_cap_mb = 0.0005}, 2);
+    TH_SCOPE();
+    th_tensors all = th_dist_all_gather(th_full(TH_INTS(rank + 1), TH_S(1.0)));
+    RANK_CHECK(all.size == (size_t)world && th_numel(all.data[1]) == 2);
+    leave();
+}
+
 static void buckets(int rank, int world)
 {
     join();
@@ -252,9 +263,10 @@ static void different_modules(int rank, int world)
 }
 
 static const ranks_case cases[] = {
-    {"equals", equals_one_process}, {"buckets", buckets}, {"unused", unused_parameter}, {"shared", shared_and_static},
+    {"equals", equals_one_process}, {"unchecked", unchecked}, {"buckets", buckets}, {"unused", unused_parameter}, {"shared", shared_and_static},
     {"no_sync", no_sync}, {"models", several_models}, {"modules", different_modules}};
 
+CASE(unchecked)
 CASE(buckets)
 CASE(unused)
 CASE(shared)
@@ -267,7 +279,7 @@ int main(void)
 {
     ranks_main(cases, sizeof cases / sizeof *cases);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_equals), cmocka_unit_test(test_buckets), cmocka_unit_test(test_unused), cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_equals), cmocka_unit_test(test_unchecked), cmocka_unit_test(test_buckets), cmocka_unit_test(test_unused), cmocka_unit_test(test_shared),
         cmocka_unit_test(test_no_sync), cmocka_unit_test(test_models), cmocka_unit_test(test_modules)};
     return cmocka_run_group_tests_name("dist_ddp", tests, NULL, NULL);
 }

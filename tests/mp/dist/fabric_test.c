@@ -5,6 +5,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stddef.h>
+#include <sys/stat.h>
 #include <cmocka.h>
 
 static fabric *start(fabric_strategy *strategy)
@@ -207,7 +208,26 @@ static void no_sync(int rank, int world)
     }
 }
 
-static const ranks_case cases[] = {{"facts", facts}, {"clipping", clipping}, {"rank_zero_first", rank_zero_first}, {"uneven", uneven},
+static void shared_filesystem(int rank, int world)
+{
+    (void)world;
+    fabric *fab = start(NULL);
+    fabric_strategy *s = fabric_strategy_of(fab);
+    char folder[64], own[80];
+    snprintf(folder, sizeof folder, "/tmp/cfabric_shared_%s", getenv("MASTER_PORT"));
+    snprintf(own, sizeof own, "%s/%d", folder, rank);
+    if (rank == 0) mkdir(folder, 0755);
+    fabric_barrier(fab);
+    RANK_CHECK(fabric_strategy_is_shared_filesystem(s, folder, 0) && fabric_strategy_is_shared_filesystem(s, "s3://bucket", 0));
+    RANK_CHECK(fabric_strategy_is_shared_filesystem(s, NULL, 0));
+    RANK_CHECK(!fabric_strategy_is_shared_filesystem(s, own, 0) && th_error() == TH_OK); /* another path on each rank */
+    RANK_CHECK(!fabric_strategy_is_shared_filesystem(s, "/no/such/folder", 0) && th_error_clear() == TH_ERR_NOT_FOUND);
+    fabric_barrier(fab);
+    if (rank == 0) RANK_CHECK(rmdir(folder) == 0); /* no probe file is left */
+    finish(fab);
+}
+
+static const ranks_case cases[] = {{"shared_filesystem", shared_filesystem}, {"facts", facts}, {"clipping", clipping}, {"rank_zero_first", rank_zero_first}, {"uneven", uneven},
                                    {"joined", joined}, {"no_sync", no_sync}};
 
 static void run(const char *name)
@@ -225,11 +245,13 @@ CASE(rank_zero_first)
 CASE(uneven)
 CASE(joined)
 CASE(no_sync)
+CASE(shared_filesystem)
 
 int main(void)
 {
     ranks_main(cases, sizeof cases / sizeof *cases);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_facts), cmocka_unit_test(test_clipping), cmocka_unit_test(test_rank_zero_first),
-                                       cmocka_unit_test(test_uneven), cmocka_unit_test(test_joined), cmocka_unit_test(test_no_sync)};
+                                       cmocka_unit_test(test_uneven), cmocka_unit_test(test_joined), cmocka_unit_test(test_no_sync),
+                                       cmocka_unit_test(test_shared_filesystem)};
     return cmocka_run_group_tests_name("dist_fabric", tests, NULL, NULL);
 }
