@@ -3,6 +3,7 @@
 #include "base/fs.h"
 #include "base/object.h"
 #include "base/plugin.h"
+#include "checkpoint/internal.h"
 #include <cfabric/plugin/checkpoint_io.h>
 #include <stdlib.h>
 
@@ -73,3 +74,22 @@ th_status fabric_checkpoint_io_teardown(fabric_checkpoint_io *io)
     if (io == NULL) return th__pending();
     return TH__SLOT(io->ops, teardown) ? io->ops->teardown(io) : th__pending();
 }
+
+/* ---------------------------------------------------------------- the default, as an object */
+
+static th_status save_torch(fabric_checkpoint_io *io, const char *path, const th_value *checkpoint)
+{
+    (void)io;
+    return th__checkpoint_write(path, (th_value *)checkpoint);
+}
+
+static th_value *load_torch(fabric_checkpoint_io *io, const char *path)
+{
+    (void)io;
+    return th__checkpoint_read(path);
+}
+
+static const fabric_checkpoint_io_ops torch_ops = {
+    .size = sizeof(fabric_checkpoint_io_ops), .name = "TorchCheckpointIO", .save = save_torch, .load = load_torch};
+
+fabric_checkpoint_io *fabric_checkpoint_io_torch(void) { return fabric_checkpoint_io_new(&torch_ops, NULL); }

@@ -5,6 +5,7 @@
     checkpoint.py golden DIR    writes the few small files that are kept in the repository
     checkpoint.py safetensors DIR   reads DIR/*.safetensors, if the safetensors package is there
     checkpoint.py sharded_write|sharded_read|sharded_consolidated DIR   distributed checkpoints (PyTorch 2.3 and later)
+    checkpoint.py huge DIR          a file of more than 4 GiB
     checkpoint.py script_make|script_check DIR   TorchScript modules
 Exits with 77 when torch is missing."""
 import io, os, sys, zipfile
@@ -299,6 +300,15 @@ def sharded_consolidated(folder):
         assert again["pair"][1].data_ptr() == again["pair"][0].data_ptr() + 4
 
 
+def huge(folder):
+    """A sparse file of more than 4 GiB that C wrote: zip64."""
+    if not hasattr(torch, "float8_e5m2"):
+        sys.exit(77)  # no mmap=True before
+    state = torch.load(os.path.join(folder, "huge.pt"), weights_only=True, mmap=True)
+    assert state["big"].numel() == (1 << 32) + 100 and state["big"][-1] == 0
+    assert torch.equal(state["small"], torch.arange(5.0))
+
+
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -345,4 +355,4 @@ if __name__ == "__main__":
     warnings.filterwarnings("ignore")
     {"make": make, "compare": compare, "golden": golden, "safetensors": safetensors, "safetensors_golden": safetensors_golden,
      "sharded_write": sharded_write, "sharded_read": sharded_read, "sharded_consolidated": sharded_consolidated,
-     "script_make": script_make, "script_check": script_check}[sys.argv[1]](sys.argv[2])
+     "huge": huge, "script_make": script_make, "script_check": script_check}[sys.argv[1]](sys.argv[2])

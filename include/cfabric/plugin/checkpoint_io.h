@@ -23,6 +23,8 @@ typedef struct fabric_checkpoint_io_ops {
 
 /** A checkpoint IO from a table. [owned] */
 FABRIC_API FABRIC_NODISCARD fabric_checkpoint_io *fabric_checkpoint_io_new(const fabric_checkpoint_io_ops *ops, void *self);
+/** TorchCheckpointIO: the default, for one of your own to wrap: one file that torch.load reads (".safetensors": that format). [owned] */
+FABRIC_API FABRIC_NODISCARD fabric_checkpoint_io *fabric_checkpoint_io_torch(void);
 FABRIC_API fabric_checkpoint_io *fabric_checkpoint_io_retain(fabric_checkpoint_io *io);
 /** NULL is allowed. */
 FABRIC_API void fabric_checkpoint_io_free(fabric_checkpoint_io *io);
