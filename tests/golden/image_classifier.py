@@ -2,11 +2,15 @@
 number per line. The C program examples/image_classifier must print the same bits.
 
     image_classifier.py [--steps 200] [--epochs 1] [--data FOLDER] [--threads 1] [--precision 32-true] [--no-fabric]
+                        [--devices 1 --out FILE --weights FILE]
+
+With several devices rank k writes its losses to FILE (rank 0) or FILE.k; rank 0 writes the trained weights.
 """
 import argparse
 import gzip
 import os
 import struct
+import sys
 
 import torch
 import torch.nn.functional as F
@@ -70,17 +74,26 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--precision", default=None)
     parser.add_argument("--no-fabric", action="store_true")
+    parser.add_argument("--devices", type=int, default=1)
+    parser.add_argument("--strategy", default="auto")
+    parser.add_argument("--accelerator", default="cpu")
+    parser.add_argument("--out")
+    parser.add_argument("--weights")
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-
     fabric = None
     if not args.no_fabric:
         try:
             from lightning_fabric import Fabric
 
-            fabric = Fabric(accelerator="cpu", devices=1, precision=args.precision)
+            fabric = Fabric(accelerator=args.accelerator, devices=args.devices, strategy=args.strategy, precision=args.precision)
+            fabric.launch()
         except ImportError:
             pass
+    torch.set_num_threads(args.threads)
+    if fabric is None and args.devices > 1:
+        sys.exit(77)
+    rank = fabric.global_rank if fabric is not None else 0
+    out = open(args.out + (f".{rank}" if rank > 0 else ""), "w") if args.out else sys.stdout
     autocast = fabric is None and args.precision == "bf16-mixed"
     if fabric is not None:
         fabric.seed_everything(1, verbose=False)
@@ -102,7 +115,7 @@ def main():
             loss = F.nll_loss(forward(model, data, autocast), target)
             fabric.backward(loss) if fabric is not None else loss.backward()
             optimizer.step()
-            print(loss.item().hex())
+            print(loss.item().hex(), file=out)
             if step == args.steps:
                 break
         if epoch + 1 < args.epochs:
@@ -113,6 +126,9 @@ def main():
                     if step == args.steps:
                         break
             scheduler.step()
+    if args.weights and rank == 0:
+        torch.save(model.state_dict(), args.weights)
+    out.flush()
 
 
 main()
