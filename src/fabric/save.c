@@ -3,6 +3,24 @@
 #include "fabric/internal.h"
 #include "strategies/internal.h"
 
+/* One rank's failure is everybody's, so that all go on alike: nobody waits for a rank that gave up, and a program may handle the error. With an
+ * error of its own a rank takes part as well, which no other collective allows. */
+static th_status agree(fabric *fab, const char *what)
+{
+    th__saved_error mine;
+    th__error_suspend(&mine);
+    bool all = fabric_strategy_reduce_boolean_decision(fab->strategy, mine.status == TH_OK, true);
+    if (!all && th__pending() == TH_OK && fabric_strategy_world_size(fab->strategy) > 1) {
+        th_value *said = fabric_strategy_broadcast(fab->strategy, th_value_int(mine.status), 0); /* rank 0 writes: its reason counts */
+        th_status first = (th_status)th_value_as_int(said, TH_OK);
+        th_value_free(said);
+        if (mine.status == TH_OK && first != TH_OK) TH__FAIL(first, "rank 0 could not %s (its own message says why)", what);
+        else if (mine.status == TH_OK) TH__FAIL(TH_ERR_DISTRIBUTED, "another rank could not %s", what);
+    }
+    th__error_resume(&mine);
+    return th__pending();
+}
+
 static th_status save(const struct fabric_save_args *args)
 {
     FABRIC__ENTER_LAUNCHED(args->fab);
@@ -10,7 +28,8 @@ static th_status save(const struct fabric_save_args *args)
     if (th_value_kind_of(args->state) != TH_VALUE_DICT && th_value_kind_of(args->state) != TH_VALUE_OBJECT)
         return TH__FAIL(TH_ERR_TYPE, "the state is a %s, expected a dict", th_value_kind_name(th_value_kind_of(args->state)));
     fabric_save_options options = {.filter = args->filter, .async = args->async};
-    TH__TRY(fabric_strategy_save_checkpoint(args->fab->strategy, args->path, args->state, &options));
+    fabric_strategy_save_checkpoint(args->fab->strategy, args->path, args->state, &options);
+    TH__TRY(agree(args->fab, "save the checkpoint"));
     return fabric_strategy_barrier(args->fab->strategy, "save");
 }
 
@@ -40,7 +59,7 @@ th_value *fabric_load_call(struct fabric_load_args args)
         return NULL;
     }
     th_value *rest = fabric_strategy_load_checkpoint(args.fab->strategy, args.path, args.state, args.strict);
-    if (rest != NULL && fabric_strategy_barrier(args.fab->strategy, "load") == TH_OK) return rest;
+    if (agree(args.fab, "load the checkpoint") == TH_OK && fabric_strategy_barrier(args.fab->strategy, "load") == TH_OK) return rest;
     th_value_free(rest);
     return NULL;
 }
