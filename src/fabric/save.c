@@ -58,6 +58,11 @@ th_value *fabric_load_call(struct fabric_load_args args)
         TH__FAIL(TH_ERR_VALUE, "the path is empty");
         return NULL;
     }
+    if (args.state != NULL && th_value_kind_of(args.state) != TH_VALUE_DICT) {
+        TH__FAIL(TH_ERR_TYPE, "the state is a %s, expected a dict; fabric_load_raw restores a single object",
+                 th_value_kind_name(th_value_kind_of(args.state)));
+        return NULL;
+    }
     th_value *rest = fabric_strategy_load_checkpoint(args.fab->strategy, args.path, args.state, args.strict);
     if (agree(args.fab, "load the checkpoint") == TH_OK && fabric_strategy_barrier(args.fab->strategy, "load") == TH_OK) return rest;
     th_value_free(rest);

@@ -68,6 +68,10 @@ static void raw(void **state)
     assert_true(first_weight(other) == 1.5);
     assert_int_not_equal(fabric_load_raw(fab, scratch(folder_of(state), "none.pt"), th_state(other)), TH_OK);
     assert_raised(TH_ERR_NOT_FOUND, "none.pt");
+    th_value *single = th_state(other);
+    assert_null(fabric_load(fab, path, single)); /* not silently the whole checkpoint */
+    assert_raised(TH_ERR_TYPE, "fabric_load_raw");
+    th_value_free(single);
     th_module_free(model), th_module_free(other);
     assert_int_equal(fabric_finish(fab), 0);
 }
