@@ -80,6 +80,7 @@ static th_status call_failed(th__call *call, const th__comm_error *error, bool t
 {
     th_process_group *group = call->group;
     char late[400], reason[1100];
+    if (group->dead) return th__fail(TH_ERR_DISTRIBUTED, call->name, "%s", group->dead);
     late_ranks(call, late, sizeof late);
     if (timed_out)
         snprintf(reason, sizeof reason, "%s (call %" PRId64 " of group '%s') timed out after %g s%s%s", call->name, call->number,

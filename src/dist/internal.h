@@ -34,6 +34,7 @@ struct th_process_group {
     bool check;
     bool closed;
     int64_t calls;                    /* collectives so far */
+    int in_flight;                    /* gradient reductions that have been started and not waited for */
     char *dead;                       /* why the group is unusable; NULL while it is not */
     th_tensor *header;                /* size x TH__HEADER_WORDS */
     int last_running;                 /* lowest rank that had not joined at the last data-parallel backward */

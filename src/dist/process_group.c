@@ -41,11 +41,13 @@ static void group_close(th_process_group *group)
     group->closed = true;
     th_free(group->header);
     group->header = NULL;
-    if (group->comm && group->dead)
+    /* Ending a communicator waits for its threads, and those for peers that may never answer. */
+    bool stuck = group->dead || group->in_flight > 0 || th__pending() != TH_OK;
+    if (group->comm && stuck)
         th__comm_abandon(group->comm);
     else if (group->comm)
         th__comm_free(group->comm);
-    if (group->store && !group->dead) th__store_free(group->store); /* a stuck thread may still be inside a dead group's store */
+    if (group->store && !stuck) th__store_free(group->store);
     group->comm = NULL;
     group->store = NULL;
 }

@@ -131,7 +131,9 @@ static th_status launch(th_ddp *ddp, size_t index)
     TH__TRY(make_wire(ddp, bucket));
     bucket->call = (th__call){.group = ddp->group, .name = "DDP gradients", .number = ++ddp->group->calls};
     bucket->work = th__comm_all_reduce(ddp->group->comm, bucket->wire, TH__COMM_SUM, &bucket->error);
-    return bucket->work ? TH_OK : th__call_wait(&bucket->call, NULL, &bucket->error);
+    if (!bucket->work) return th__call_wait(&bucket->call, NULL, &bucket->error);
+    ddp->group->in_flight++;
+    return TH_OK;
 }
 
 th_status th__ddp_launch_ready(th_ddp *ddp)
@@ -145,7 +147,8 @@ static th_status collect(th_ddp *ddp, th__bucket *bucket)
 {
     th__work *work = bucket->work;
     bucket->work = NULL;
-    if (ddp->comm_hook) return TH_OK;
+    if (!work) return TH_OK; /* a hook has done it, or it could not be started */
+    ddp->group->in_flight--;
     th_status status = th__call_wait(&bucket->call, work, &bucket->error);
     if (bucket->wire != bucket->buffer) {
         if (status == TH_OK && !th_dtype_is_complex(th_dtype_of(bucket->buffer))) th_copy_(bucket->buffer, bucket->wire);

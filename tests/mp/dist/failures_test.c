@@ -1,7 +1,9 @@
 /* What happens when ranks are late, stopped, killed or missing: an error within the timeout that says who and in which call. */
 #include "ranks.h"
 #include <cfabric/dist.h>
+#include <cfabric/autograd.h>
 #include <cfabric/error.h>
+#include <cfabric/nn_modules.h>
 #include <cfabric/ops.h>
 #include <setjmp.h>
 #include <stddef.h>
@@ -173,7 +175,37 @@ static void through_file(int rank, int world)
     if (rank == 0) unlink(method + strlen("file://"));
 }
 
-static const ranks_case cases[] = {
+static th_status failing_hook(th_tensor *leaf, void *user)
+{
+    (void)leaf, (void)user;
+    return th_error_set(TH_ERR_VALUE, "a user's hook has failed");
+}
+
+/* An error in the middle of a backward, with reductions on their way that the peer will not finish: ending the group does not wait. */
+static void error_in_backward(int rank, int world)
+{
+    (void)world;
+    RANK_CHECK(th_dist_init_process_group(.timeout = 30) == TH_OK);
+    TH_SCOPE();
+    th_module *m = th_nn_sequential(th_nn_linear(4, 64), th_nn_linear(64, 64), th_nn_linear(64, 64));
+    th_ddp *ddp = th_ddp_new(m, .bucket_cap_mb = 0.001);
+    for (int i = 0; i < 2; i++) RANK_CHECK(th_backward(th_sum(th_forward(m, th_ones(TH_INTS(2, 4))))) == TH_OK);
+    if (rank == 1) { /* agrees to the backward, then never reduces */
+        th_register_post_accumulate_grad_hook(th_module_parameter(m, "2.bias"), failing_hook, NULL);
+        th_register_post_accumulate_grad_hook(th_module_parameter(m, "2.weight"), failing_hook, NULL);
+    } else {
+        th_register_post_accumulate_grad_hook(th_module_parameter(m, "0.weight"), failing_hook, NULL);
+    }
+    RANK_CHECK(th_backward(th_sum(th_forward(m, th_ones(TH_INTS(2, 4))))) == TH_ERR_VALUE);
+    double start = ranks_now();
+    th_ddp_free(ddp);
+    th_dist_destroy_process_group(NULL);
+    th_module_free(m);
+    RANK_CHECK(ranks_now() - start < 2);
+    exit(3);
+}
+
+static const ranks_case cases[] = {{"error_in_backward", error_in_backward},
     {"stopped", stopped}, {"absent_call", absent_call}, {"pending_error", pending_error}, {"missing", missing}, {"no_main", no_main},
     {"dies", dies_in_call}, {"monitored", late_monitored}, {"settings", bad_settings}, {"port_taken", port_taken},
     {"interface", interface_named}, {"file", through_file}};
@@ -254,6 +286,15 @@ static void test_dies(void **state)
     assert_true(r.seconds < 15);
 }
 
+static void test_error_in_backward(void **state)
+{
+    (void)state;
+    ranks_result r;
+    ranks_run("error_in_backward", 2, 25, &r);
+    if (r.code[0] != 3 || r.code[1] != 3) ranks_show(&r, 2);
+    assert_true(r.code[0] == 3 && r.code[1] == 3);
+}
+
 static void test_monitored(void **state)
 {
     (void)state;
@@ -279,7 +320,7 @@ int main(void)
     ranks_main(cases, sizeof cases / sizeof *cases);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stopped), cmocka_unit_test(test_absent_call), cmocka_unit_test(test_pending_error),
-        cmocka_unit_test(test_missing), cmocka_unit_test(test_no_main), cmocka_unit_test(test_dies), cmocka_unit_test(test_monitored),
+        cmocka_unit_test(test_missing), cmocka_unit_test(test_no_main), cmocka_unit_test(test_dies), cmocka_unit_test(test_error_in_backward), cmocka_unit_test(test_monitored),
         cmocka_unit_test(test_settings), cmocka_unit_test(test_ways)};
     return cmocka_run_group_tests_name("dist_failures", tests, NULL, NULL);
 }
