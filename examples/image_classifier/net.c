@@ -25,6 +25,10 @@ th_module *net_new(void)
 {
     struct net *net = calloc(1, sizeof *net);
     th_module *module = th_module_new("Net", .data = net, .forward = forward, .free_data = free);
+    if (module == NULL) {
+        free(net);
+        return NULL;
+    }
     net->conv1 = th_register_module(module, "conv1", th_nn_conv2d(1, 32, TH_INTS(3)));
     net->conv2 = th_register_module(module, "conv2", th_nn_conv2d(32, 64, TH_INTS(3)));
     net->dropout1 = th_register_module(module, "dropout1", th_nn_dropout(.p = 0.25));

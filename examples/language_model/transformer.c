@@ -58,6 +58,10 @@ th_module *transformer_new(int64_t vocabulary)
 {
     struct transformer *net = calloc(1, sizeof *net);
     th_module *module = th_module_new("Transformer", .data = net, .forward_n = forward, .free_data = free_data);
+    if (module == NULL) {
+        free(net);
+        return NULL;
+    }
     net->vocabulary = vocabulary;
     net->dropout = th_register_module(module, "dropout", th_nn_dropout(.p = 0.2));
     net->embedding = th_register_module(module, "embedding", th_nn_embedding(vocabulary, WIDTH));
