@@ -177,13 +177,6 @@ extern "C" void th__comm_free(th__comm *comm)
     guarded(&ignored, [&] { return delete comm, true; });
 }
 
-extern "C" void th__comm_abandon(th__comm *comm)
-{
-    // The destructor of a Gloo group joins worker threads that may be waiting for a peer which will never answer: keep
-    // the object.
-    (void)comm;
-}
-
 // ---------------------------------------------------------------- operations
 
 extern "C" th__work *th__comm_all_reduce(th__comm *comm, th_tensor *tensor, th__comm_op op, th__comm_error *error)

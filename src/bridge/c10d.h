@@ -61,8 +61,6 @@ th__comm *th__comm_nccl(th__store *store, int rank, int size, int64_t timeout_ms
 th__comm *th__comm_mpi(const int *ranks, size_t n_ranks, int *rank, int *size, th__comm_error *error);
 /* Waits for the communicator's threads, so call it only when every rank is done with it. */
 void th__comm_free(th__comm *comm);
-/* Gives up on a communicator whose peers are gone: its resources stay until the process ends, and nothing waits. */
-void th__comm_abandon(th__comm *comm);
 
 /* ---- operations. They start and return; tensors must be contiguous and stay unchanged until th__work_wait. NULL on failure. */
 th__work *th__comm_all_reduce(th__comm *comm, th_tensor *tensor, th__comm_op op, th__comm_error *error);
@@ -89,6 +87,7 @@ bool th__work_wait(th__work *work, int64_t timeout_ms, th__comm_error *error);
 bool th__work_is_completed(th__work *work);
 /* Rank a recv from any rank came from; only after the wait. */
 int th__work_source(th__work *work);
+/* Also while the operation goes on: c10d keeps what it needs. */
 void th__work_free(th__work *work);
 
 #ifdef __cplusplus

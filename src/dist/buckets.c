@@ -119,6 +119,7 @@ void th__ddp_free_buckets(th_ddp *ddp)
 {
     for (size_t i = 0; i < ddp->n_buckets; i++) {
         th__bucket *b = &ddp->buckets[i];
+        if (b->work) th__work_free(b->work);
         if (b->wire != b->buffer) th_free(b->wire);
         th_free(b->buffer);
         free(b->params);

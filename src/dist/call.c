@@ -112,8 +112,7 @@ th_status th__call_wait(th__call *call, th__work *work, th__comm_error *error)
         /* Gloo's own timeout comes first and ends the operation; ours is for an operation that has lost its way. */
         done = th__work_wait(work, group->timeout_ms - slice + 1000, error);
     }
-    bool completed = th__work_is_completed(work);
-    if (completed) th__work_free(work); /* else its thread still uses it */
+    th__work_free(work); /* an operation that goes on has its own reference */
     if (done) return TH_OK;
     return call_failed(call, error, error->status == TH_ERR_TIMEOUT);
 }

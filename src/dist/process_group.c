@@ -43,11 +43,9 @@ static void group_close(th_process_group *group)
     group->header = NULL;
     /* Ending a communicator waits for its threads, and those for peers that may never answer. */
     bool stuck = group->dead || group->in_flight > 0 || th__pending() != TH_OK;
-    if (group->comm && stuck)
-        th__comm_abandon(group->comm);
-    else if (group->comm)
-        th__comm_free(group->comm);
-    if (group->store && !stuck) th__store_free(group->store);
+    if (stuck) return; /* they stay as they are until the program ends */
+    if (group->comm) th__comm_free(group->comm);
+    if (group->store) th__store_free(group->store);
     group->comm = NULL;
     group->store = NULL;
 }
