@@ -190,14 +190,13 @@ static void error_in_backward(int rank, int world)
     th_module *m = th_nn_sequential(th_nn_linear(4, 64), th_nn_linear(64, 64), th_nn_linear(64, 64));
     th_ddp *ddp = th_ddp_new(m, .bucket_cap_mb = 0.001);
     for (int i = 0; i < 2; i++) RANK_CHECK(th_backward(th_sum(th_forward(m, th_ones(TH_INTS(2, 4))))) == TH_OK);
-    if (rank == 1) { /* agrees to the backward, then never reduces */
-        th_register_post_accumulate_grad_hook(th_module_parameter(m, "2.bias"), failing_hook, NULL);
-        th_register_post_accumulate_grad_hook(th_module_parameter(m, "2.weight"), failing_hook, NULL);
-    } else {
-        th_register_post_accumulate_grad_hook(th_module_parameter(m, "0.weight"), failing_hook, NULL);
-    }
+    /* rank 1 agrees to the backward and then never reduces; rank 0 has begun to */
+    const char *const names[] = {rank ? "2.bias" : "0.weight", rank ? "2.weight" : "0.bias"};
+    th_hook *hooks[2];
+    for (int i = 0; i < 2; i++) hooks[i] = th_register_post_accumulate_grad_hook(th_module_parameter(m, names[i]), failing_hook, NULL);
     RANK_CHECK(th_backward(th_sum(th_forward(m, th_ones(TH_INTS(2, 4))))) == TH_ERR_VALUE);
     double start = ranks_now();
+    for (int i = 0; i < 2; i++) th_hook_remove(hooks[i]);
     th_ddp_free(ddp);
     th_dist_destroy_process_group(NULL);
     th_module_free(m);
