@@ -53,6 +53,10 @@ static const th__class safetensors_class = {"safetensors", destroy};
 th_safetensors *th_safetensors_open(const char *path)
 {
     TH__CHECK_PENDING_NULL();
+    if (path == NULL || path[0] == '\0') {
+        th__fail(TH_ERR_VALUE, "th_safetensors_open", "the path is missing");
+        return NULL;
+    }
     th_safetensors *file = th__object_new(&safetensors_class, sizeof *file);
     if (file == NULL) return NULL;
     file->source.fd = -1;
@@ -146,6 +150,7 @@ th_value *th_safetensors_metadata(th_safetensors *file)
     TH__CHECK_PENDING_NULL();
     th_value *dict = CHECK(file) ? th_value_dict() : NULL;
     const cJSON *item;
+    if (dict == NULL) return NULL;
     cJSON_ArrayForEach(item, file->header.metadata) if (dict != NULL)
         th_value_set(dict, item->string, th_value_string(item->valuestring));
     return dict;

@@ -232,6 +232,43 @@ static void test_every_truncation(void **state)
     th_value_free(v);
 }
 
+static void test_misuse(void **state)
+{
+    char *path = scratch(*state, "x.safetensors");
+    th_value *number = th_value_int(1), *empty = th_value_dict();
+    assert_null(th_safetensors_open(NULL));
+    assert_int_equal(th_error_clear(), TH_ERR_VALUE);
+    assert_null(th_safetensors_load(""));
+    assert_int_equal(th_error_clear(), TH_ERR_VALUE);
+    assert_null(th_safetensors_metadata(NULL));
+    assert_int_equal(th_error_clear(), TH_ERR_TYPE);
+    assert_null(th_safetensors_get(NULL, "x"));
+    assert_int_equal(th_error_clear(), TH_ERR_TYPE);
+    assert_int_equal(th_safetensors_save(NULL, path, NULL), TH_ERR_TYPE);
+    th_error_clear();
+    assert_int_equal(th_safetensors_save(number, path, NULL), TH_ERR_TYPE);
+    th_error_clear();
+    assert_int_equal(th_safetensors_save(empty, NULL, NULL), TH_ERR_VALUE);
+    th_error_clear();
+    assert_int_equal(th_safetensors_save(empty, path, number), TH_ERR_TYPE);
+    th_error_clear();
+    assert_int_equal(th_safetensors_save(empty, path, NULL), TH_OK);
+    th_safetensors *file = th_safetensors_open(path);
+    assert_int_equal(th_safetensors_size(file), 0);
+    assert_null(th_safetensors_get(file, NULL));
+    assert_int_equal(th_error_clear(), TH_ERR_KEY);
+    th_safetensors_close(file);
+    th_safetensors_close(NULL);
+    assert_int_equal(th_save(NULL, path), TH_ERR_VALUE);
+    th_error_clear();
+    assert_int_equal(th_save(number, NULL), TH_ERR_VALUE);
+    th_error_clear();
+    assert_null(th_load(NULL));
+    assert_int_equal(th_error_clear(), TH_ERR_VALUE);
+    th_value_free(number);
+    th_value_free(empty);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -243,6 +280,7 @@ int main(void)
         CASE(test_padding),
         CASE(test_unknown_dtypes),
         CASE(test_every_truncation),
+        CASE(test_misuse),
     };
     return cmocka_run_group_tests_name("safetensors", tests, NULL, NULL);
 }

@@ -339,6 +339,26 @@ static void test_folders_are_made_and_folders_are_refused(void **state)
     th_value_free(v);
 }
 
+static void test_read_only_folder(void **state)
+{
+    char *path = scratch(*state, "kept.pt");
+    th_value *v = small_state();
+    assert_int_equal(th_save(v, path), TH_OK);
+    if (geteuid() == 0) {
+        print_message("skipped: root may write anywhere\n");
+        th_value_free(v);
+        skip();
+    }
+    chmod(*state, 0555);
+    assert_int_equal(th_save(v, path), TH_ERR_IO);
+    chmod(*state, 0755);
+    th_error_clear();
+    th_value *back = th_load(path);
+    assert_true(th_value_equal(v, back));
+    th_value_free(back);
+    th_value_free(v);
+}
+
 static void test_loading_does_not_leak(void **state)
 {
     char *path = scratch(*state, "flat.pt");
@@ -371,6 +391,7 @@ int main(void)
         CASE(test_large_files),
         CASE(test_file_size_limit),
         CASE(test_folders_are_made_and_folders_are_refused),
+        CASE(test_read_only_folder),
         CASE(test_loading_does_not_leak),
     };
     return cmocka_run_group_tests_name("torch_file", tests, NULL, NULL);
