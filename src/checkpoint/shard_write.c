@@ -89,15 +89,16 @@ int th__shards_next(const char *folder)
     int next = 0;
     th__strings names = {0};
     char *index_path = th__path_join(folder, TH__DCP_INDEX);
-    if (index_path != NULL && th__is_file(index_path) && th__list_dir(folder, &names) == TH_OK) {
+    if (index_path != NULL && th__is_file(index_path)) {
         th__dcp_index index;
         if (th__dcp_read_index(&index, folder) == TH_OK) {
             for (size_t i = 0; i < index.count; i++)
                 for (size_t c = 0; c < index.items[i].n_chunks; c++)
                     if (number_of(index.items[i].chunks[c].file) >= next) next = number_of(index.items[i].chunks[c].file) + 1;
             th__dcp_free_index(&index);
-        } else { /* a damaged one is replaced: any number that is not there yet */
+        } else if (th_error() == TH_ERR_DATA) { /* a damaged one is replaced: any number that is not there yet */
             th_error_clear();
+            th__list_dir(folder, &names);
             for (size_t i = 0; i < names.count; i++)
                 if (number_of(names.items[i]) >= next) next = number_of(names.items[i]) + 1;
         }
@@ -274,7 +275,10 @@ th_status th__shards_commit(const char *folder, th_value *parts, th_value *meta)
     free(extra);
     if (status == TH_OK) status = th__pending();
     if (status == TH_OK) status = th__dcp_write_index(&index, folder);
-    if (status == TH_OK) remove_unused(folder, &index);
+    if (status == TH_OK) {
+        remove_unused(folder, &index);
+        th_error_clear(); /* the checkpoint is complete; files that stayed go with the next save */
+    }
     th__dcp_free_index(&index);
     return status;
 }
