@@ -4,8 +4,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 seconds=${SECONDS_EACH:-60}
-cmake --preset fuzz >build-fuzz.log 2>&1 || { cat build-fuzz.log; exit 1; }
-rm -f build-fuzz.log
+mkdir -p build-fuzz
+cmake --preset fuzz >build-fuzz/configure.log 2>&1 || { cat build-fuzz/configure.log; exit 1; }
 targets=$(for file in fuzz/fuzz_*.c; do basename "$file" .c; done)
 # shellcheck disable=SC2086
 cmake --build build-fuzz --target $targets
