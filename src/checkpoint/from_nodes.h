@@ -13,7 +13,7 @@ void th__loader_free(th__loader *loader);
 /* [owned]; TH_ERR_DATA names what cannot be read (an unknown global, a cycle). */
 th_value *th__loader_value(th__loader *loader, th__node *node);
 
-/* Memory for a storage, in huge pages when it is large. free() it. NULL with TH_ERR_MEMORY. */
+/* Memory for a storage, aligned to 64 bytes. free() it. NULL with TH_ERR_MEMORY. */
 void *th__storage_memory(uint64_t nbytes);
 /* Memory for one storage and a one-dimensional tensor over it. [owned] th_free; `*data` is where to read into. */
 th_tensor *th__storage_tensor(uint64_t numel, const th__dtype_info *dtype, void **data);

@@ -4,9 +4,8 @@
 #include <cfabric/scope.h>
 
 #include <stdlib.h>
-#include <sys/mman.h>
 
-enum { ALIGNMENT = 64, HUGE_PAGE = 2 * 1024 * 1024 };
+enum { ALIGNMENT = 64 };
 
 static void free_memory(void *data, void *user)
 {
@@ -14,17 +13,14 @@ static void free_memory(void *data, void *user)
     free(data);
 }
 
-/* Large storages are asked for in huge pages: filling fresh memory page by page costs more than reading the file. */
+/* Ordinary pages: huge ones were measured to be three times faster or four times slower, depending on how fragmented the memory
+ * is. */
 void *th__storage_memory(uint64_t nbytes)
 {
     void *data = NULL;
-    size_t alignment = nbytes >= 2 * HUGE_PAGE ? HUGE_PAGE : ALIGNMENT;
-    if (posix_memalign(&data, alignment, nbytes == 0 ? 1 : (size_t)nbytes) != 0) {
-        th__fail(TH_ERR_MEMORY, "th_load", "no memory for a storage of %llu bytes", (unsigned long long)nbytes);
-        return NULL;
-    }
-    if (alignment == HUGE_PAGE) madvise(data, (size_t)nbytes, MADV_HUGEPAGE);
-    return data;
+    if (posix_memalign(&data, ALIGNMENT, nbytes == 0 ? 1 : (size_t)nbytes) == 0) return data;
+    th__fail(TH_ERR_MEMORY, "th_load", "no memory for a storage of %llu bytes", (unsigned long long)nbytes);
+    return NULL;
 }
 
 th_tensor *th__storage_tensor(uint64_t numel, const th__dtype_info *dtype, void **data)
