@@ -1,11 +1,11 @@
 #!/bin/sh
-# Runs the tests of one build folder and ends with "N passed, N failed". Further arguments go to ctest.
+# Runs the tests of one build folder and ends with "N passed, N failed". Further arguments go to ctest, as does CFABRIC_CTEST.
 set -u
 build=${1:?usage: run_tests.sh <build folder> [ctest arguments]}
 shift
 report=$build/test_report.xml
 rm -f "$report"
-ctest --test-dir "$build" --output-on-failure --no-tests=error --output-junit test_report.xml "$@"
+ctest --test-dir "$build" --output-on-failure --no-tests=error --output-junit test_report.xml ${CFABRIC_CTEST:-} "$@"
 status=$?
 counts=$(sed -n 's/.*<testsuite [^>]*//; s/^[[:space:]]*\(tests\|failures\|disabled\|skipped\)="\([0-9]*\)".*/\1=\2/p' "$report" 2>/dev/null)
 value() { printf '%s\n' "$counts" | sed -n "s/^$1=//p" | head -n 1; }

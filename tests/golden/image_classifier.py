@@ -129,6 +129,11 @@ def main():
     if args.weights and rank == 0:
         torch.save(model.state_dict(), args.weights)
     out.flush()
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        # PyTorch's communication threads may abort an interpreter that ends while they run; the results are out by now.
+        sys.stdout.flush()
+        torch.distributed.barrier()
+        os._exit(0)
 
 
 main()
