@@ -16,16 +16,6 @@ using torch::autograd::variable_list;
 
 namespace {
 
-// A scope around a C callback: whatever the callback made ends with it.
-class CallbackScope {
-  public:
-    CallbackScope() : depth_(th_scope_push()) {}
-    ~CallbackScope() { th_scope_pop(depth_); }
-
-  private:
-    int depth_;
-};
-
 struct PostAccumulate final : torch::autograd::FunctionPostHook {
     PostAccumulate(at::Tensor leaf, th_post_accumulate_hook hook, void *user, std::shared_ptr<bool> alive)
         : leaf_(std::move(leaf)), hook_(hook), user_(user), alive_(std::move(alive))
@@ -34,7 +24,7 @@ struct PostAccumulate final : torch::autograd::FunctionPostHook {
     variable_list operator()(const variable_list &outputs, const variable_list &) override
     {
         if (!*alive_) return outputs;
-        CallbackScope scope;
+        bridge::CallbackScope scope;
         th_tensor *handle = bridge::scoped(at::Tensor(leaf_), "post_accumulate_hook");
         if (hook_(handle, user_) != TH_OK && th__pending() == TH_OK) th__fail(TH_ERR_CALLBACK, "hook", "a hook said stop");
         bridge::rethrow_pending();
@@ -186,7 +176,7 @@ th_status th_queue_backward_callback(th_status (*callback)(void *user), void *us
 {
     BRIDGE_STATUS({
         torch::autograd::Engine::get_default_engine().queue_callback([callback, user]() {
-            CallbackScope scope;
+            bridge::CallbackScope scope;
             if (callback(user) != TH_OK && th__pending() == TH_OK)
                 th__fail(TH_ERR_CALLBACK, "backward callback", "a callback said stop");
             bridge::rethrow_pending();
@@ -236,7 +226,7 @@ th_hook *th_register_hook(th_tensor *tensor, th_grad_hook hook, void *user)
         result->tensor = bridge::unwrap(tensor);
         result->index = result->tensor.register_hook([hook, user, alive](const at::Tensor &grad) -> at::Tensor {
             if (!*alive) return at::Tensor();
-            CallbackScope scope;
+            bridge::CallbackScope scope;
             th_tensor *given = bridge::scoped(at::Tensor(grad), "gradient hook");
             th_tensor *replaced = hook(given, user);
             bridge::rethrow_pending();

@@ -30,15 +30,6 @@ struct Call : torch::CustomClassHolder {
     }
 };
 
-class CallbackScope {
-  public:
-    CallbackScope() : depth_(th_scope_push()) {}
-    ~CallbackScope() { th_scope_pop(depth_); }
-
-  private:
-    int depth_;
-};
-
 th_tensors to_handles(const variable_list &list, const std::vector<bool> *present)
 {
     std::vector<at::Tensor> tensors(list.begin(), list.end());
@@ -52,7 +43,7 @@ struct CFunction : torch::autograd::Function<CFunction> {
     static variable_list forward(AutogradContext *ctx, at::TensorList inputs, const c10::intrusive_ptr<Call> &call)
     {
         ctx->saved_data["call"] = c10::IValue::make_capsule(call);
-        CallbackScope scope;
+        bridge::CallbackScope scope;
         th_function_ctx c{ctx, &call->needs, true};
         auto given = to_handles(variable_list(inputs.begin(), inputs.end()), &call->present);
         auto results = call->function->forward(&c, given, call->user);
@@ -65,7 +56,7 @@ struct CFunction : torch::autograd::Function<CFunction> {
     static variable_list backward(AutogradContext *ctx, const variable_list &grads)
     {
         auto call = c10::static_intrusive_pointer_cast<Call>(ctx->saved_data["call"].toCapsule());
-        CallbackScope scope;
+        bridge::CallbackScope scope;
         th_function_ctx c{ctx, &call->needs, false};
         auto results = call->function->backward(&c, to_handles(grads, nullptr), call->user);
         bridge::rethrow_pending();

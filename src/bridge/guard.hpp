@@ -48,6 +48,16 @@ inline void rethrow_pending()
     if (th__pending() != TH_OK) throw PendingError();
 }
 
+// A scope around a C callback: whatever the callback made ends with it.
+class CallbackScope {
+  public:
+    CallbackScope() : depth_(th_scope_push()) {}
+    ~CallbackScope() { th_scope_pop(depth_); }
+
+  private:
+    int depth_;
+};
+
 at::ScalarType scalar_type(th_dtype dtype);   // throws for TH_DTYPE_NONE
 th_dtype dtype_from(at::ScalarType type);
 at::Device device_from(th_device device);     // "not given" is the CPU
